@@ -1,0 +1,157 @@
+# The only entry points; CI calls them too. Every target is idempotent and says which step it is in.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+UV_VERSION := 0.13.7
+TOOLS := $(CURDIR)/build/tools
+UV := $(TOOLS)/bin/uv
+PY := $(CURDIR)/.venv/bin/python
+TEST_PY := $(CURDIR)/.venv-test/bin/python
+DATA_FOLDER ?= $(CURDIR)/.data
+PORT ?= 8080
+TESTS ?=
+
+SDK_SOURCES := $(shell find sdk/rust sdk/Cargo.toml sdk/Cargo.lock sdk/pyproject.toml sdk/penstock_build.py -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.py' \) 2>/dev/null)
+PAGE_SOURCES := $(shell find frontend -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
+
+say = @printf '\033[1m== %s\033[0m\n' "$(1)"
+
+.PHONY: help run test soak check bench services openapi screenshots clean lock
+.PHONY: check-python check-rust check-page check-generated test-core test-page test-fast test-services
+
+help: ## what can be made here
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+	@printf 'bench-<name>    one benchmark: %s\n' "$$(ls tests/bench | sed -nE 's/^bench_(.*)\.py$$/\1/p' | tr '\n' ' ')"
+
+run: .venv/.server frontend/dist/.built ## set everything up and start Penstock with the demo dataset (PORT=8080, DATA_FOLDER=.data)
+	$(call say,starting Penstock (Ctrl-C stops it))
+	@PENSTOCK_DATA_FOLDER="$(DATA_FOLDER)" exec .venv/bin/penstock up --demo --port $(PORT)
+
+test: test-core test-page test-fast test-services ## every test, on real services that it fetches and starts itself
+
+soak: .venv-test/.server frontend/dist/.built build/.services ## the long forms of the tests, with full counts
+	$(call say,soak: full repetition counts)
+	PENSTOCK_SOAK=1 $(TEST_PY) -m pytest --timeout 7200 -m soak $(TESTS)
+
+check: check-python check-rust check-page check-generated ## linters, types, import rules, generated files
+
+bench: .venv-test/.server build/.services ## every benchmark; rewrites docs/benchmarks.md
+	$(TEST_PY) scripts/benchmarks.py
+
+bench-%: .venv-test/.server build/.services
+	PYTHONPATH=tests $(TEST_PY) tests/bench/bench_$*.py
+
+services: .venv-test/.server build/.services ## start Cassandra, Redis and PostgreSQL by hand and wait (Ctrl-C stops them)
+	PYTHONPATH=tests $(TEST_PY) -m harness.services
+
+openapi: .venv-test/.server frontend/node_modules/.installed ## write openapi.json and the page's client from the server's code
+	scripts/openapi.sh write
+
+screenshots: .venv-test/.server frontend/dist/.built build/.services ## take the pictures of the documents anew
+	PENSTOCK_DOC_PICTURES="$(CURDIR)/docs/pictures" $(TEST_PY) -m pytest tests/e2e -k pictures
+
+lock: $(UV) ## resolve the Python locks anew
+	cd requirements && for name in run test; do \
+	  $(UV) pip compile -q --generate-hashes --python-version 3.11 --no-header $$name.in -o $$name.lock; done
+
+clean: ## remove what was built (not the data folder)
+	rm -rf build .venv .venv-test frontend/dist frontend/node_modules sdk/target tests/relay/target
+	find sdk/python -name '*.so' -delete
+
+# -- set-up ---------------------------------------------------------------------------------------
+
+$(UV):
+	@scripts/require.sh python
+	$(call say,set-up: uv $(UV_VERSION))
+	python3.11 -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/.deps: requirements/run.lock | $(UV)
+	$(call say,set-up: Python packages)
+	test -x $(PY) || $(UV) venv -q --python 3.11 .venv
+	$(UV) pip sync -q --python $(PY) requirements/run.lock
+	touch $@
+
+.venv-test/.deps: requirements/test.lock | $(UV)
+	$(call say,set-up: Python packages of the tests (torch is large))
+	test -x $(TEST_PY) || $(UV) venv -q --python 3.11 .venv-test
+	$(UV) pip sync -q --python $(TEST_PY) requirements/test.lock
+	touch $@
+
+# `uv pip sync` takes out what the lock does not name, so the two packages of our own come after it.
+%/.native: %/.deps $(SDK_SOURCES)
+	@scripts/require.sh rust
+	$(call say,set-up: native core (minutes the first time))
+	scripts/build_native.sh $(CURDIR)/$*
+	touch $@
+
+%/.server: %/.native pyproject.toml
+	$(call say,set-up: server)
+	$(UV) pip install -q --python $(CURDIR)/$*/bin/python --no-deps --no-build-isolation -e .
+	touch $@
+
+frontend/node_modules/.installed: frontend/package-lock.json
+	@scripts/require.sh node
+	$(call say,set-up: packages of the page)
+	cd frontend && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+frontend/dist/.built: frontend/node_modules/.installed $(PAGE_SOURCES)
+	$(call say,set-up: page)
+	cd frontend && npm run --silent build
+	touch $@
+
+build/.services:
+	@scripts/require.sh java
+	$(call say,set-up: services of the tests)
+	scripts/install_test_services.sh
+	mkdir -p build && touch $@
+
+# -- checks ---------------------------------------------------------------------------------------
+
+check-python: .venv-test/.server
+	$(call say,check: Python)
+	.venv-test/bin/ruff check .
+	.venv-test/bin/ruff format --check .
+	.venv-test/bin/mypy backend workers sdk/python tests scripts migrations
+	.venv-test/bin/lint-imports
+	cd sdk && $(TEST_PY) -m mypy.stubtest penstock._native --allowlist .mypy-stubtest-allowlist --mypy-config-file ../pyproject.toml
+
+check-rust:
+	@scripts/require.sh rust
+	$(call say,check: Rust)
+	cd sdk && cargo fmt --check && cargo clippy -q --all-targets --locked -- -D warnings
+	cd tests/relay && cargo fmt --check && cargo clippy -q --all-targets --locked -- -D warnings
+
+check-page: frontend/node_modules/.installed
+	$(call say,check: page)
+	cd frontend && npm run --silent lint && npm run --silent typecheck
+
+check-generated: .venv-test/.server frontend/node_modules/.installed
+	$(call say,check: generated files and locks)
+	scripts/openapi.sh check
+	$(TEST_PY) scripts/check_locks.py
+
+# -- tests ----------------------------------------------------------------------------------------
+
+test-core: .venv-test/.server
+	$(call say,test: native core and relay)
+	cd sdk && cargo test -q --locked -p penstock-core
+	cd tests/relay && cargo test -q --locked
+
+test-page: frontend/node_modules/.installed
+	$(call say,test: page)
+	cd frontend && npm run --silent test
+
+test-fast: .venv-test/.server frontend/dist/.built
+	$(call say,test: without services)
+	$(TEST_PY) -m pytest tests/unit tests/contract tests/property tests/packaging
+
+# A machine that stalls for seconds can fail a test on real clusters through no fault of the code: one second chance,
+# printed as a rerun in the summary, and a rerun is looked into.
+test-services: .venv-test/.server frontend/dist/.built build/.services
+	$(call say,test: on real services)
+	$(TEST_PY) -m pytest --reruns 1 --reruns-delay 5 tests/integration tests/fault tests/e2e
