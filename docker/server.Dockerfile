@@ -33,4 +33,4 @@ RUN pip install --no-cache-dir --no-deps /wheels/*.whl && rm -r /wheels \
 USER penstock
 VOLUME /var/lib/penstock
 EXPOSE 8080
-CMD ["penstock", "up", "--api-only", "--host", "0.0.0.0"]
+CMD ["penstock", "up"]
