@@ -19,7 +19,7 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY backend /src/backend
 COPY workers /src/workers
 COPY migrations /src/migrations
-COPY scripts/include_page.py /src/scripts/include_page.py
+COPY scripts/include_resources.py /src/scripts/include_resources.py
 COPY --from=page /src/frontend/dist /src/frontend/dist
 RUN pip wheel --no-deps --wheel-dir /wheels /src
 

@@ -4,8 +4,6 @@ set -euo pipefail
 environment=$1
 cd "$(dirname "$0")/../sdk"
 
-# A compiled leftover of another build in the source tree would be packed instead of the new one.
-find python -name '_native*.so' -delete
 CARGO_ENCODED_RUSTFLAGS="$("$environment/bin/python" penstock_build.py)"
 export CARGO_ENCODED_RUSTFLAGS VIRTUAL_ENV="$environment" PATH="$PWD/../build/tools/bin:$PATH"
 "$environment/bin/maturin" develop --release --uv --quiet --locked

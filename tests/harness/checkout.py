@@ -1,9 +1,10 @@
-"""Where this checkout is, and running a command in it that must succeed."""
+"""Running a command in this checkout that must succeed."""
 
 import subprocess
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from harness.run import ROOT
+
 UV = ROOT / "build" / "tools" / "bin" / "uv"
 
 

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import penstock
+from harness.cassandra.cluster import CassandraCluster
+from harness.postgres import PostgresServer
+from harness.redis_server import RedisServer
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 LOGIN_LINE = re.compile(r"http://\S+/login#code=\S+")
@@ -146,10 +149,36 @@ def running(kind: str, folder: Path, settings: dict[str, str]) -> Iterator[Deplo
 
 def wait_for_demo(deployment: Deployment) -> None:
     deadline = time.monotonic() + DEMO_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(penstock.APIError, penstock.ConfigError):
-            if deployment.client().dataset("demo").splits:
-                return
-        assert all(process.popen.poll() is None for process in deployment.processes), deployment.tails()
-        time.sleep(0.5)
+    with deployment.client() as client:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(penstock.PenstockError):
+                if client.dataset("demo").splits:
+                    return
+            assert all(process.popen.poll() is None for process in deployment.processes), deployment.tails()
+            time.sleep(0.5)
     raise AssertionError(f"the demo was not there after {DEMO_SECONDS} s:\n{deployment.tails()}")
+
+
+def production_settings(
+    folder: Path, *, cassandra: CassandraCluster, postgres: PostgresServer, redis: RedisServer
+) -> dict[str, str]:
+    """PostgreSQL, Cassandra with password and TLS, Celery and Redis streams."""
+    redis_url = redis.new_database_url()
+    settings = {
+        "PENSTOCK_CATALOG__URL": postgres.url(postgres.create_database()),
+        "PENSTOCK_STORE__KIND": "cql",
+        "PENSTOCK_STORE__CONTACT_POINTS": json.dumps(cassandra.contact_points),
+        "PENSTOCK_STORE__LOCAL_DC": cassandra.local_dc,
+        "PENSTOCK_STORE__REPLICATION_FACTOR": "1",
+        "PENSTOCK_QUEUE__KIND": "celery",
+        "PENSTOCK_QUEUE__REDIS_URL": redis_url,
+        "PENSTOCK_EVENTS__KIND": "redis",
+        "PENSTOCK_EVENTS__REDIS_URL": redis.new_database_url(),
+    }
+    if cassandra.credentials is not None:
+        settings["PENSTOCK_STORE__USERNAME"], settings["PENSTOCK_STORE__PASSWORD"] = cassandra.credentials
+    if cassandra.ca_pem is not None:
+        ca_file = folder / "ca.pem"
+        ca_file.write_text(cassandra.ca_pem)
+        settings["PENSTOCK_STORE__CA_FILE"] = str(ca_file)
+    return settings

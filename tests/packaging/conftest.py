@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkout import ROOT, UV, run_command
+from harness.checkout import UV, run_command
+from harness.run import ROOT
 
 
 @pytest.fixture(scope="session")

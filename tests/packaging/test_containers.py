@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.checkout import ROOT
+from harness.run import ROOT
 
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)

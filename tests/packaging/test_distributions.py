@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkout import ROOT, run_command
+from harness.checkout import run_command
+from harness.run import ROOT
 
 SERVER_ONLY = ("fastapi", "sqlalchemy", "celery", "duckdb", "alembic", "cassandra", "uvicorn", "penstock_server")
 

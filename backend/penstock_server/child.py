@@ -1,0 +1,31 @@
+"""`python -m penstock_server.child <parent pid> <module> [arguments]`: runs a module that dies with its parent.
+
+Set in the child itself: code between fork and exec of a parent with threads may hang.
+"""
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """The kernel sends SIGTERM to this process when its parent ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        sys.exit(0)
+
+
+def main() -> None:
+    parent_pid, module = int(sys.argv[1]), sys.argv[2]
+    die_with_parent(parent_pid)
+    sys.argv = [module, *sys.argv[3:]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Child processes of `penstock up`: the worker, started again when it dies, and the maker of the demo."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from penstock_server.settings import Settings
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+# A child that lived this long was healthy: the next pause is short again.
+HEALTHY_SECONDS = 30.0
+STOP_SECONDS = 2.0
+
+_log = structlog.get_logger(__name__)
+
+
+def child_environment(settings: Settings, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Arguments of the command reach the children as settings."""
+    return {
+        **os.environ,
+        "PENSTOCK_DATA_FOLDER": str(settings.data_folder),
+        "PENSTOCK_STATE_FOLDER": str(settings.state_folder),
+        "PENSTOCK_SERVER__PORT": str(settings.server.port),
+        **(more or {}),
+    }
+
+
+class Child:
+    """A module that runs as a process of its own and never outlives this one."""
+
+    def __init__(
+        self, name: str, module: str, *, environment: Mapping[str, str], arguments: Sequence[str] = (), is_kept: bool
+    ) -> None:
+        self._name = name
+        self._command = [sys.executable, "-m", "penstock_server.child", str(os.getpid()), module, *arguments]
+        self._environment = dict(environment)
+        self._is_kept = is_kept
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+        # The process is bound to the thread that made it: this thread lives as long as the child is wanted.
+        self._thread = threading.Thread(target=self._watch, name=f"watch-{name}", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        with self._lock:
+            self._stopping.set()
+            self._signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Ends the child: asked first, killed when it does not listen."""
+        self.ask_to_stop()
+        self._thread.join(STOP_SECONDS)
+        if self._thread.is_alive() and self._process is not None:
+            _log.warning("child.killed", child=self._name, pid=self._process.pid)
+            self._signal(signal.SIGKILL)
+            self._thread.join(1.0)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the child and all that it started: it leads a group of its own."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def _watch(self) -> None:
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while not self._stopping.is_set():
+            started_at = time.monotonic()
+            code = self._run_once()
+            if self._stopping.is_set() or (not self._is_kept and code == 0):
+                return
+            if not self._is_kept:
+                _log.error("child.failed", child=self._name, exit_code=code)
+                return
+            if time.monotonic() - started_at >= HEALTHY_SECONDS:
+                pause_seconds = FIRST_PAUSE_SECONDS
+            _log.error("child.died", child=self._name, exit_code=code, starts_again_in_seconds=pause_seconds)
+            self._stopping.wait(pause_seconds)
+            pause_seconds = min(pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+
+    def _run_once(self) -> int:
+        with self._lock:
+            if self._stopping.is_set():
+                return 0
+            # A group of its own: Ctrl-C in the terminal reaches the server alone, which stops its children in order.
+            self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, process_group=0
+            )
+        return self._process.wait()

@@ -1,0 +1,1 @@
+"""Jobs: the catalog's tables with leases are the truth, a queue only carries the wake-up."""

@@ -1,0 +1,31 @@
+import react from '@vitejs/plugin-react';
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+import { strictHtml } from './vite/strict-html';
+import { themeScript } from './vite/theme-script';
+
+const apiUrl = process.env.PENSTOCK_URL ?? 'http://127.0.0.1:8080';
+
+export default defineConfig({
+  plugins: [react(), themeScript(), strictHtml()],
+  resolve: { alias: { '@': fileURLToPath(new URL('./src', import.meta.url)) } },
+  build: {
+    // Everything stays a file of its own: the policy allows no data: scripts or styles.
+    assetsInlineLimit: 0,
+    sourcemap: false,
+    reportCompressedSize: false,
+    modulePreload: { polyfill: false },
+  },
+  server: { host: '127.0.0.1', port: 5173, proxy: { '/api': { target: apiUrl } } },
+  preview: { host: '127.0.0.1', port: 4173, proxy: { '/api': { target: apiUrl } } },
+  test: {
+    environment: 'jsdom',
+    environmentOptions: { jsdom: { url: 'http://127.0.0.1:8080/' } },
+    setupFiles: ['src/testing/setup.ts'],
+    include: ['{src,vite}/**/*.test.{ts,tsx}'],
+    restoreMocks: true,
+    testTimeout: 60_000,
+    env: { DEBUG_PRINT_LIMIT: '1500' },
+    maxWorkers: 2,
+  },
+});

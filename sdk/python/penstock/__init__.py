@@ -1,0 +1,138 @@
+"""Penstock keeps datasets, versions and splits on a server and streams them into training.
+
+>>> import penstock
+>>> client = penstock.Client()                                         # doctest: +SKIP
+>>> loader = client.loader("demo", split="train", batch_size=64)       # doctest: +SKIP
+>>> for batch in loader:                                               # doctest: +SKIP
+...     images, labels = batch["image"], batch["tumor"]
+
+Importing this package loads neither torch nor the native core nor pyarrow: names are looked up when they are used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from penstock._version import __version__
+
+if TYPE_CHECKING:
+    from penstock._batch import Batch
+    from penstock._client import Client
+    from penstock._datasets import Dataset
+    from penstock._errors import (
+        APIError,
+        ConfigError,
+        Conflict,
+        ConnectError,
+        CorePanicked,
+        EngineClosed,
+        EngineError,
+        ForkedProcess,
+        InvalidRequest,
+        JobFailed,
+        LoaderFailure,
+        NotAuthenticated,
+        NotFound,
+        NotPermitted,
+        PenstockError,
+        RateLimited,
+        SampleCorrupt,
+        SampleMissing,
+        ServerFailure,
+        StoreError,
+        StoreFull,
+        StoreUnavailable,
+        Timeout,
+        TransportError,
+    )
+    from penstock._jobs import Job
+    from penstock._loader import Loader
+    from penstock._models import (
+        ColumnInfo,
+        DatasetInfo,
+        FieldInfo,
+        JobInfo,
+        NewToken,
+        Schema,
+        Split,
+        Subset,
+        TokenInfo,
+        Version,
+    )
+
+__all__ = [
+    "APIError",
+    "Batch",
+    "Client",
+    "ColumnInfo",
+    "ConfigError",
+    "Conflict",
+    "ConnectError",
+    "CorePanicked",
+    "Dataset",
+    "DatasetInfo",
+    "EngineClosed",
+    "EngineError",
+    "FieldInfo",
+    "ForkedProcess",
+    "InvalidRequest",
+    "Job",
+    "JobFailed",
+    "JobInfo",
+    "Loader",
+    "LoaderFailure",
+    "NewToken",
+    "NotAuthenticated",
+    "NotFound",
+    "NotPermitted",
+    "PenstockError",
+    "RateLimited",
+    "SampleCorrupt",
+    "SampleMissing",
+    "Schema",
+    "ServerFailure",
+    "Split",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "Subset",
+    "Timeout",
+    "TokenInfo",
+    "TransportError",
+    "Version",
+    "__version__",
+]
+
+_HOMES = {
+    "Batch": "_batch",
+    "Client": "_client",
+    "Dataset": "_datasets",
+    "Job": "_jobs",
+    "Loader": "_loader",
+    **dict.fromkeys(
+        (
+            "ColumnInfo",
+            "DatasetInfo",
+            "FieldInfo",
+            "JobInfo",
+            "NewToken",
+            "Schema",
+            "Split",
+            "Subset",
+            "TokenInfo",
+            "Version",
+        ),
+        "_models",
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value: object = getattr(import_module(f"penstock.{_HOMES.get(name, '_errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

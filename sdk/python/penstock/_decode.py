@@ -1,0 +1,134 @@
+"""Stored bytes to arrays and text."""
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock._errors import SampleCorrupt
+from penstock.contract.kinds import FieldKind
+
+Bytes = npt.NDArray[np.uint8]
+Array = npt.NDArray[Any]
+
+MAX_THREADS = 8
+
+
+class Undecodable(ValueError):
+    """Why one sample cannot be decoded; the caller adds which."""
+
+
+class Decoder:
+    """Decodes the samples of a batch on a few threads; Pillow leaves the interpreter free meanwhile."""
+
+    def __init__(self) -> None:
+        self._thread_count = min(MAX_THREADS, len(os.sched_getaffinity(0)))
+        self._pool: ThreadPoolExecutor | None = None
+
+    def decode(self, field: str, kind: FieldKind, views: Sequence[Bytes], ids: Bytes) -> Array | list[Any]:
+        """One array with the batch first when all samples have one shape, else a list."""
+        if kind is FieldKind.BYTES:
+            return list(views)
+        function = _FUNCTIONS[kind]
+
+        def decode_slice(part: slice) -> list[Any]:
+            return [_named(function, view, field, row) for view, row in zip(views[part], ids[part], strict=True)]
+
+        values = self._mapped(decode_slice, len(views))
+        return values if kind is FieldKind.TEXT else _stacked(values)
+
+    def close(self) -> None:
+        """Let the threads go."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def _mapped(self, function: Callable[[slice], list[Any]], count: int) -> list[Any]:
+        step = max(1, -(-count // (2 * self._thread_count)))
+        slices = [slice(start, start + step) for start in range(0, count, step)]
+        if len(slices) <= 1 or self._thread_count == 1:
+            return function(slice(0, count))
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._thread_count, thread_name_prefix="penstock-decode")
+        return [value for values in self._pool.map(function, slices) for value in values]
+
+
+def _named(function: Callable[[Bytes], Any], view: Bytes, field: str, row: Bytes) -> Any:
+    try:
+        return function(view)
+    except Undecodable as error:
+        sample_id = UUID(bytes=row.tobytes())
+        raise SampleCorrupt(f"field {field!r} of sample {sample_id} cannot be decoded: {error}") from None
+
+
+def _stacked(values: list[Array]) -> Array | list[Array]:
+    if not values or any(value.shape != values[0].shape or value.dtype != values[0].dtype for value in values):
+        return values
+    return np.stack(values)
+
+
+def _image(view: Bytes) -> Array:
+    image = _opened(view)
+    mode = image.mode
+    if mode in ("1", "L"):
+        return np.asarray(image.convert("L"))[np.newaxis]
+    if mode.startswith(("I", "F")):
+        raise Undecodable(f"it has more than 8 bits a pixel (mode {mode}); store it as an array, or use decode=None")
+    if mode not in ("RGB", "RGBA"):
+        has_alpha = mode in ("LA", "PA", "La", "RGBa") or "transparency" in image.info
+        image = image.convert("RGBA" if has_alpha else "RGB")
+    return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+
+
+def _mask(view: Bytes) -> Array:
+    image = _opened(view)
+    if image.mode == "1":
+        image = image.convert("L").point(lambda value: 1 if value else 0)
+    # The index of a palette picture is the class; its colours are only for looking at.
+    if image.mode in ("L", "P"):
+        return np.array(image)
+    if image.mode.startswith("I"):
+        return np.array(image).astype(np.int32)
+    raise Undecodable(f"a mask has one number a pixel, this picture is of mode {image.mode}; use decode=None")
+
+
+def _opened(view: Bytes) -> Any:
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(view.data))
+        image.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise Undecodable(f"it is no picture that can be read ({error})") from None
+    return image
+
+
+def _array(view: Bytes) -> Array:
+    try:
+        # Pickled objects would run code of whoever wrote them.
+        array = np.load(io.BytesIO(view.data), allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise Undecodable(f"it is no .npy array ({error})") from None
+    if not isinstance(array, np.ndarray):
+        raise Undecodable("it is an .npz archive, only .npy is read")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _text(view: Bytes) -> str:
+    try:
+        return view.tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise Undecodable(f"it is no UTF-8 text ({error})") from None
+
+
+_FUNCTIONS: dict[FieldKind, Callable[[Bytes], Any]] = {
+    FieldKind.IMAGE: _image,
+    FieldKind.MASK: _mask,
+    FieldKind.ARRAY: _array,
+    FieldKind.TEXT: _text,
+}

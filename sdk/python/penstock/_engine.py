@@ -1,0 +1,159 @@
+"""The native engine and its stores: who owns them, and for how long."""
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock._errors import EngineClosed, ForkedProcess
+from penstock._members import Members
+
+if TYPE_CHECKING:
+    from penstock import _native
+
+# Read-ahead of one machine, shared by its ranks and loaders.
+MACHINE_PREFETCH_BYTES = 512 * 1024 * 1024
+LEAST_PREFETCH_BYTES = 16 * 1024 * 1024
+MOST_WINDOW_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How an engine walks over its members."""
+
+    dataset_id: bytes
+    fields: tuple[str, ...]
+    batch_size: int
+    shuffle: bool
+    seed: int
+    rank: int
+    world_size: int
+    last_batch: str
+    in_order: bool
+    prefetch_bytes: int
+
+
+class StoreLease:
+    """A share of a native store; loaders of one process with one configuration use the same."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._key = json.dumps(config, sort_keys=True)
+        self._is_released = False
+        self.store = _pool.take(self._key)
+
+    def release(self) -> None:
+        """Give it back; the last one closes the store."""
+        if not self._is_released:
+            self._is_released = True
+            _pool.give_back(self._key)
+
+
+class _StorePool:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[str, tuple[_native.Store, int]] = {}
+        self._inherited: list[dict[str, tuple[_native.Store, int]]] = []
+
+    def take(self, key: str) -> "_native.Store":
+        from penstock._native import Store
+
+        with self._lock:
+            store, users = self._stores.get(key) or (Store.open(key), 0)
+            self._stores[key] = (store, users + 1)
+            return store
+
+    def give_back(self, key: str) -> None:
+        with self._lock:
+            if key not in self._stores:
+                return
+            store, users = self._stores[key]
+            if users > 1:
+                self._stores[key] = (store, users - 1)
+                return
+            del self._stores[key]
+        store.close()
+
+    def forget_after_fork(self) -> None:
+        # Kept but never used or closed: the parent's threads and sockets do not exist here.
+        self._lock = threading.Lock()
+        self._inherited.append(self._stores)
+        self._stores = {}
+
+
+_pool = _StorePool()
+os.register_at_fork(after_in_child=_pool.forget_after_fork)
+
+
+class EngineFace:
+    """One native engine; refuses to work in a forked child and after it was closed."""
+
+    def __init__(self, store: "_native.Store", members: Members, options: EngineOptions) -> None:
+        from penstock._native import Engine
+
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._engine = Engine(
+            store,
+            dataset_id=options.dataset_id,
+            fields=list(options.fields),
+            parts=members.native_parts(options.fields),
+            batch_size=options.batch_size,
+            shuffle=options.shuffle,
+            seed=options.seed,
+            rank=options.rank,
+            world_size=options.world_size,
+            last_batch=options.last_batch,
+            in_order=options.in_order,
+            window_bytes=max(1, min(MOST_WINDOW_BYTES, options.prefetch_bytes // 2)),
+            prefetch_bytes=options.prefetch_bytes,
+        )
+
+    def steps(self) -> int:
+        """Steps of this rank in an epoch; equal on all ranks."""
+        return self._usable().steps()
+
+    def start_epoch(self, epoch: int) -> None:
+        """Begin an epoch; drops what is under way of another."""
+        self._usable().start_epoch(epoch)
+
+    def next_batch(self) -> "_native.Batch | None":
+        """The next batch of the epoch, or None at its end."""
+        return self._usable().next_batch()
+
+    def ack(self, seq: int) -> None:
+        """Say that the user has this batch."""
+        self._usable().ack(seq)
+
+    def stats(self) -> Mapping[str, Any]:
+        """Counters and histograms of the native stages."""
+        return self._usable().stats()
+
+    def close(self) -> None:
+        """Stop all requests; in a forked child it only forgets."""
+        if not self._is_closed:
+            self._is_closed = True
+            if self._pid == os.getpid():
+                self._engine.close()
+
+    def _usable(self) -> "_native.Engine":
+        require_own_process(self._pid)
+        if self._is_closed:
+            raise EngineClosed("this loader is closed: make a new one with client.loader(...)")
+        return self._engine
+
+
+def require_own_process(pid: int) -> None:
+    """Raise ForkedProcess in any process but `pid`."""
+    if os.getpid() != pid:
+        raise ForkedProcess(
+            f"this loader was made in process {pid} and cannot be used in its child {os.getpid()}, which a fork made "
+            "(a torch DataLoader around it, or multiprocessing): make the loader inside the child, or iterate over "
+            "it directly; it needs no worker processes"
+        )
+
+
+def default_prefetch_bytes(local_world_size: int, live_loaders: int) -> int:
+    """This loader's share of the machine's read-ahead."""
+    return max(LEAST_PREFETCH_BYTES, MACHINE_PREFETCH_BYTES // (local_world_size * max(1, live_loaders)))

@@ -1,0 +1,236 @@
+"""The native core of Penstock: stores, digests and the engine."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, final
+
+from typing_extensions import Buffer, CapsuleType
+
+__version__: str
+
+class _Array(Protocol):
+    """A numpy array, whose buffer protocol type checkers see from Python 3.12 only."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+_Bytes = Buffer | _Array
+
+class _ArrowStream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: CapsuleType | None = None, /) -> CapsuleType: ...
+
+def blake3(data: _Bytes, /) -> bytes:
+    """The BLAKE3 hash of a buffer: 32 bytes."""
+
+def xxh3_64(data: _Bytes, /) -> int:
+    """The XXH3 checksum of a buffer: an unsigned number of 64 bits."""
+
+def row_hashes(table: _ArrowStream, /) -> bytes:
+    """The canonical hash of every row of an Arrow table: 16 bytes a row.
+
+    `table` is anything with `__arrow_c_stream__`: a pyarrow Table or RecordBatch, a polars frame.
+    Raises ValueError for a column whose type has no canonical encoding.
+    """
+
+def digest_in_id_order(ids: _Bytes, families: Sequence[tuple[str, _Bytes]], /) -> bytes:
+    """The digest of a version: over ids and the row hashes of its families, in the order of the ids.
+
+    `ids` has 16 bytes a row; `families` are pairs of a name and row hashes in the same order as the ids.
+    """
+
+@final
+class Store:
+    """An open store of objects: Cassandra or ScyllaDB, LMDB in a folder, or memory for tests.
+
+    All methods release the interpreter while they wait, can be called from many threads, and end early on Ctrl-C.
+    `table` is "samples" (bytes of samples) or "objects" (Penstock's own); ids are the 16 bytes of a UUID.
+    Raises `StoreUnavailable`, `SampleCorrupt`, `StoreFull`, `ForkedProcess` or `EngineClosed` of `penstock._errors`.
+    """
+
+    @staticmethod
+    def open(config_json: str) -> Store:
+        """Opens the store that a JSON configuration describes. Raises `ConfigError` or `StoreUnavailable`.
+
+        `{"kind": "lmdb", "path": ..., "is_read_only"?, "first_map_bytes"?}`,
+        `{"kind": "cql", "contact_points": [], "local_dc": ..., "keyspace": ..., "username"?, "password"?, "ca_pem"?}`,
+        or `{"kind": "memory", "name": ..., "faults"?}`, where faults are a plan of `seed`, `delay_ms` (least, most),
+        `slow_share`, `slow_ms`, `unavailable_share`, `missing_share`, `corrupt_share`, `panic_share`, `faulty_reads`.
+        """
+
+    @property
+    def kind(self) -> Literal["lmdb", "cql", "memory"]:
+        """`lmdb`, `cql` or `memory`."""
+
+    def write(
+        self, table: str, dataset_id: bytes, objects: Sequence[tuple[bytes, Sequence[tuple[str, _Bytes]]]]
+    ) -> None:
+        """Writes objects and returns when all of them are durable. Writing them again changes nothing."""
+
+    def read(
+        self, table: str, dataset_id: bytes, object_ids: Sequence[bytes], fields: Sequence[str] | None = None
+    ) -> list[dict[str, bytes] | None]:
+        """Reads objects. `None` stands for an object that is absent, or has not all of the fields asked for."""
+
+    def verify(
+        self, table: str, dataset_id: bytes, expected: Sequence[tuple[bytes, str, int, int]]
+    ) -> list[str | None]:
+        """Compares stored bytes with what a manifest says about them: `None`, or what is wrong.
+
+        `expected` has tuples of object id, field, size in bytes and XXH3 checksum.
+        """
+
+    def delete(self, table: str, dataset_id: bytes, object_ids: Sequence[bytes]) -> None:
+        """Removes objects with all of their fields; those that are absent are passed over."""
+
+    def scan(self, table: str, dataset_id: bytes) -> list[bytes]:
+        """The ids of all objects of a dataset, sorted. Reads keys only, but all of them."""
+
+    def ping(self) -> None:
+        """Returns when the store answers, raises when it does not."""
+
+    def counters(self) -> dict[str, int]:
+        """What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, planned `faults`."""
+
+    def close(self) -> None:
+        """Lets go of connections and files; closing twice is fine."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+# engine
+
+class _Stage(TypedDict):
+    """Durations of one stage. `buckets` are pairs of upper end in milliseconds and count, empty ones left out."""
+
+    count: int
+    sum_ms: float
+    max_ms: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    buckets: list[tuple[float, int]]
+
+class _EngineStats(TypedDict):
+    """Counters since the engine was made, gauges of this moment, and a histogram for each stage."""
+
+    samples: int
+    bytes: int
+    batches: int
+    acknowledged: int
+    requests: int
+    retries: int
+    errors: int
+    skipped: int
+    replaced: int
+    discarded: int
+    stalls: int
+    wait_seconds: float
+    epoch: int
+    step: int
+    steps: int
+    window_bytes: int
+    inflight_bytes: int
+    inflight_samples: int
+    arrived_samples: int
+    ready_batches: int
+    held_bytes: int
+    peak_held_bytes: int
+    peak_inflight_bytes: int
+    lanes: int
+    arena_idle_bytes: int
+    arena_lent_bytes: int
+    request: _Stage
+    wait: _Stage
+    verify: _Stage
+    copy: _Stage
+    deliver: _Stage
+
+@final
+class Order:
+    """The order of one epoch: a permutation of `range(n)` that every rank and machine computes alike."""
+
+    ALGORITHM: ClassVar[str]
+    def __new__(cls, n: int, *, seed: int, epoch: int, shuffle: bool = True) -> Self: ...
+    def __len__(self) -> int: ...
+    def at(self, index: int) -> int: ...
+    def inverse(self, position: int) -> int: ...
+
+@final
+class Engine:
+    """A running stream of one subset into this process: every sample of an epoch exactly once, as batches.
+
+    Each of `parts` has the sample ids (16 bytes each) and for each field object ids (16 bytes each), sizes and
+    checksums (little-endian u64 each). Read-only buffers are used in place, others are copied.
+    """
+
+    def __new__(
+        cls,
+        store: Store,
+        *,
+        dataset_id: bytes,
+        fields: list[str],
+        parts: list[tuple[Buffer, list[tuple[Buffer, Buffer, Buffer]]]],
+        batch_size: int,
+        shuffle: bool,
+        seed: int,
+        rank: int,
+        world_size: int,
+        last_batch: str,
+        in_order: bool,
+        window_bytes: int | None,
+        prefetch_bytes: int,
+        on_error: str = "raise",
+        max_displacement: int = 8,
+        max_failed_share: float = 0.01,
+        store_wait_seconds: float = 60.0,
+        prefetch_next_epoch: bool = True,
+        split_digest: str = "",
+    ) -> Self: ...
+    @property
+    def sample_count(self) -> int: ...
+    def steps(self) -> int: ...
+    def start_epoch(self, epoch: int) -> None: ...
+    def next_batch(self) -> Batch | None: ...
+    def ack(self, seq: int) -> None: ...
+    def state(self) -> str:
+        """Where the acknowledged batches stand, as one line of text; batches not acknowledged come again."""
+    def resume(self, state: str) -> tuple[int, int, int]:
+        """Lets the next `start_epoch` of the state's epoch go on there; returns epoch, steps done, steps left."""
+    @staticmethod
+    def merge_states(states: list[str], *, allow_skew: bool = False) -> str:
+        """The states of all ranks as one that fits any number of ranks."""
+    def stats(self) -> _EngineStats: ...
+    def failures(self) -> list[tuple[int, bytes, str]]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, _kind: object, _error: object, _traceback: object) -> None: ...
+
+@final
+class Batch:
+    """One step of a rank: ids, positions and flags of its samples, and an arena for each field."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def ids(self) -> bytes: ...
+    @property
+    def positions(self) -> bytes: ...
+    @property
+    def valid(self) -> bytes: ...
+    def __len__(self) -> int: ...
+    def field(self, name: str) -> tuple[Arena, bytes]: ...
+
+@final
+class Arena:
+    """The bytes of one field of a batch, end to end, in writable page-aligned memory."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...

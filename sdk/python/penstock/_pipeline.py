@@ -1,0 +1,122 @@
+"""Assembles the next batches while the trainer works on this one."""
+
+import threading
+from collections import deque
+
+from penstock._assembly import Assembled, Assembler
+from penstock._engine import EngineFace
+from penstock._errors import EngineClosed, StoreError
+
+# One batch is being taken while the other is being made; more would only hold memory.
+DEPTH = 2
+_JOIN_SECONDS = 2.0
+
+
+class Pipeline:
+    """One thread between the engine and the user.
+
+    It never holds the loader, so that a loader nobody uses any more is closed.
+    """
+
+    def __init__(self, engine: EngineFace, assembler: Assembler) -> None:
+        self._engine = engine
+        self._assembler = assembler
+        self._changed = threading.Condition()
+        self._ready: deque[Assembled | StoreError | None] = deque()
+        self._failure: BaseException | None = None
+        self._wanted_epoch: int | None = None
+        # A number for every start: what is made for an older one is thrown away.
+        self._generation = 0
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="penstock-assembly", daemon=True)
+        self._thread.start()
+
+    @property
+    def ready_batches(self) -> int:
+        """Finished batches that wait for the user."""
+        return len(self._ready)
+
+    def start(self, epoch: int) -> None:
+        """Begin an epoch; drops all that belongs to another."""
+        with self._changed:
+            self._generation += 1
+            self._ready.clear()
+            self._failure = None
+            self._wanted_epoch = epoch
+            self._changed.notify_all()
+
+    def next(self) -> Assembled | None:
+        """The next batch, or None at the end of the epoch.
+
+        A StoreError stands for the batch that it concerns, and the next call goes on behind it; any other error stays
+        until the next start.
+        """
+        with self._changed:
+            while not self._ready:
+                if self._failure is not None:
+                    raise self._failure
+                if self._is_closed:
+                    raise EngineClosed("this loader was closed while a batch was waited for")
+                self._changed.wait()
+            if self._ready[0] is None:
+                return None
+            ready = self._ready.popleft()
+            self._changed.notify_all()
+        if isinstance(ready, StoreError):
+            raise ready
+        return ready
+
+    def close(self) -> None:
+        """End the thread; the engine must be closed before, so that it waits for nothing."""
+        with self._changed:
+            self._is_closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while self._wanted_epoch is None and not self._is_closed:
+                    self._changed.wait()
+                if self._is_closed or self._wanted_epoch is None:
+                    return
+                epoch, generation = self._wanted_epoch, self._generation
+                self._wanted_epoch = None
+            try:
+                self._fill(epoch, generation)
+            except BaseException as error:
+                # Raised again in the thread that asks for the batch.
+                self._fail(error, generation)
+
+    def _fill(self, epoch: int, generation: int) -> None:
+        self._engine.start_epoch(epoch)
+        while self._has_room(generation):
+            made = self._made()
+            with self._changed:
+                if generation != self._generation or self._is_closed:
+                    return
+                self._ready.append(made)
+                self._changed.notify_all()
+            if made is None:
+                return
+
+    def _made(self) -> Assembled | StoreError | None:
+        try:
+            native = self._engine.next_batch()
+            return None if native is None else self._assembler.assemble(native)
+        except StoreError as error:
+            return error
+
+    def _has_room(self, generation: int) -> bool:
+        with self._changed:
+            while len(self._ready) >= DEPTH and generation == self._generation and not self._is_closed:
+                self._changed.wait()
+            return generation == self._generation and not self._is_closed
+
+    def _fail(self, error: BaseException, generation: int) -> None:
+        with self._changed:
+            if generation == self._generation:
+                self._failure = error
+                self._changed.notify_all()

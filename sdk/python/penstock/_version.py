@@ -1,0 +1,3 @@
+"""The one version number of Penstock."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,138 @@
+//! What an engine is told when it is made, checked at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::EngineError;
+use crate::id::Id;
+use crate::members::Members;
+use crate::order::Order;
+use crate::plan::{Division, Done, EpochPlan, LastBatch, PlanError, Rank};
+
+/// Up to this many samples may fail in an epoch before their share is looked at.
+pub const FREE_FAILURES: u64 = 8;
+
+/// What a sample that cannot be read does to its batch. It uses up its slot in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// The batch is replaced by the error.
+    Raise,
+    /// The batch is shorter by it.
+    Skip,
+    /// A flagged repeat of another sample of this rank stands in its place.
+    Replace,
+}
+
+impl OnError {
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "raise" => Some(Self::Raise),
+            "skip" => Some(Self::Skip),
+            "replace" => Some(Self::Replace),
+            _ => None,
+        }
+    }
+}
+
+/// Everything that stays the same over the life of an engine.
+#[derive(Debug)]
+pub struct EngineConfig {
+    pub dataset_id: Id,
+    pub members: Members,
+    pub batch_size: u64,
+    pub is_shuffled: bool,
+    pub seed: u64,
+    pub rank: Rank,
+    pub last_batch: LastBatch,
+    pub is_in_order: bool,
+    /// How many batches late a sample may come; without meaning when `is_in_order`.
+    pub max_displacement: u64,
+    /// Bytes in flight; `None` lets the engine find out.
+    pub window_bytes: Option<u64>,
+    /// Bytes requested, arrived and assembled that nobody has taken yet.
+    pub prefetch_bytes: u64,
+    pub on_error: OnError,
+    /// Share of an epoch's samples that may fail under `skip` and `replace`.
+    pub max_failed_share: f64,
+    /// How long a read may wait for a store that does not answer.
+    pub store_wait: Duration,
+    /// Whether the epoch after this one is read while this one ends.
+    pub is_next_epoch_prefetched: bool,
+    /// Digest of the split that the members come from; states of another are refused.
+    pub split_digest: Arc<str>,
+}
+
+impl EngineConfig {
+    /// A configuration with the usual choices; fields are then changed one by one.
+    pub fn new(dataset_id: Id, members: Members, batch_size: u64, rank: Rank) -> Self {
+        Self {
+            dataset_id,
+            members,
+            batch_size,
+            is_shuffled: false,
+            seed: 0,
+            rank,
+            last_batch: LastBatch::Partial,
+            is_in_order: false,
+            max_displacement: 8,
+            window_bytes: None,
+            prefetch_bytes: 256 << 20,
+            on_error: OnError::Raise,
+            max_failed_share: 0.01,
+            store_wait: Duration::from_secs(60),
+            is_next_epoch_prefetched: true,
+            split_digest: Arc::from(""),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), EngineError> {
+        Division::new(1, self.rank, 0, self.batch_size, self.last_batch)?;
+        let invalid = |reason: String| Err(EngineError::Config { reason });
+        if self.window_bytes == Some(0) {
+            return invalid("window_bytes is 0: nothing could ever be requested".to_owned());
+        }
+        if self.prefetch_bytes == 0 {
+            return invalid("prefetch_bytes is 0: nothing could ever be read ahead".to_owned());
+        }
+        if self.max_displacement == 0 && !self.is_in_order {
+            return invalid(
+                "max_displacement is 0: use at least 1, or in_order for the exact order".to_owned(),
+            );
+        }
+        if !(0.0..=1.0).contains(&self.max_failed_share) {
+            return invalid(format!(
+                "max_failed_share is {}: it is a share between 0 and 1",
+                self.max_failed_share
+            ));
+        }
+        let (position, size_bytes) = self.members.largest();
+        if size_bytes > self.prefetch_bytes {
+            return invalid(format!(
+                "sample {} has {size_bytes} bytes, more than prefetch_bytes ({}): raise prefetch_bytes to at least that",
+                self.members.id(position),
+                self.prefetch_bytes
+            ));
+        }
+        Ok(())
+    }
+
+    /// The plan of one epoch, or of what is left of it.
+    pub(super) fn plan(&self, epoch: u64, done: Done) -> Result<EpochPlan, PlanError> {
+        let count = self.members.len();
+        let order = if self.is_shuffled {
+            Order::shuffled(count, self.seed, epoch)
+        } else {
+            Order::identity(count)
+        };
+        EpochPlan::new(order, done, self.rank, self.batch_size, self.last_batch)
+    }
+
+    /// Batches by which a sample may come late: none when the order is kept.
+    pub(super) fn displacement(&self) -> u64 {
+        if self.is_in_order {
+            0
+        } else {
+            self.max_displacement
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! The task that owns an engine's state: it asks, receives, cuts batches and lays them down.
+//!
+//! Nothing here is shared: reads and copies are futures that report back, the consumer sends commands.
+//! A read is never dropped while the engine lives: what nobody waits for any more is received and
+//! discarded, because requests given up in bulk cost a connection (DESIGN 6, storage.md 2.2).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{JoinError, JoinHandle};
+
+use super::assembly::{Assembled, Assembly, Donor};
+use super::config::{EngineConfig, FREE_FAILURES, OnError};
+use super::exchange::Exchange;
+use super::failures::Failures;
+use super::reads::{Outcome, ReadDone, Reader, Requests};
+use super::run::{Cut, Run};
+use super::window::Window;
+use super::{EngineError, panic_message};
+use crate::arena::Pool;
+use crate::plan::{Done, EpochPlan, Slot};
+use crate::stats::{Stats, add, set};
+
+/// Counted for each sample besides its bytes, so that samples without bytes are bounded too.
+const SLOT_COST_BYTES: u64 = 256;
+/// A connection has a limited number of stream ids; the bytes are limited by the window.
+const MAX_READS: usize = 4096;
+/// Batches copied at the same time: copying is bound by memory, not by the number of threads.
+const MAX_COPIES: usize = 2;
+const TICK: Duration = Duration::from_secs(1);
+/// Blocks that nobody has used for so long are given back to the system.
+const BLOCK_IDLE: Duration = Duration::from_secs(10);
+/// An epoch read ahead is given up when nobody starts it for so long.
+const AHEAD_IDLE: Duration = Duration::from_secs(60);
+/// After the end, answers under way are still received for so long.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// What the consumer tells the driver.
+#[derive(Debug)]
+pub(super) enum Command {
+    Start {
+        ticket: u64,
+        epoch: u64,
+        plan: Box<EpochPlan>,
+    },
+    /// Batches of so many bytes have left the exchange.
+    Taken {
+        held_bytes: u64,
+    },
+    Close,
+}
+
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub config: Arc<EngineConfig>,
+    pub reader: Arc<Reader>,
+    pub exchange: Arc<Exchange>,
+    pub stats: Arc<Stats>,
+    pub failures: Arc<Failures>,
+    pub pool: Pool,
+    pub commands: UnboundedReceiver<Command>,
+    pub window: Box<dyn Window>,
+    pub names: Arc<[Arc<str>]>,
+    pub work: Work,
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    reads: FuturesUnordered<BoxFuture<'static, ReadDone>>,
+    copies: FuturesUnordered<JoinHandle<Assembled>>,
+    requests: Requests,
+    /// The epoch that the consumer is in, and the next one while it is read ahead.
+    runs: VecDeque<Run>,
+    generation: u64,
+    held_bytes: u64,
+    donor: Option<Donor>,
+    last_command: Option<Instant>,
+}
+
+enum Event {
+    Read(Box<ReadDone>),
+    Copied(Result<Box<Assembled>, JoinError>),
+    Command(Command),
+    Tick,
+}
+
+impl Driver {
+    /// Runs until the consumer closes the engine or goes away.
+    pub async fn run(mut self) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            self.admit();
+            self.cut();
+            self.publish();
+            self.show();
+            let event = tokio::select! {
+                Some(done) = self.work.reads.next() => Event::Read(Box::new(done)),
+                Some(copied) = self.work.copies.next() => Event::Copied(copied.map(Box::new)),
+                command = self.commands.recv() => Event::Command(command.unwrap_or(Command::Close)),
+                _ = ticks.tick() => Event::Tick,
+            };
+            match event {
+                Event::Read(done) => self.on_reads(*done),
+                Event::Copied(Ok(assembled)) => self.on_copied(*assembled),
+                Event::Copied(Err(error)) => return self.on_panic(error),
+                Event::Command(Command::Close) => break,
+                Event::Command(command) => self.on_command(command),
+                Event::Tick => self.tick(),
+            }
+        }
+        self.drain().await;
+    }
+
+    /// Lets go of everything but the reads under way, says so, and receives those.
+    async fn drain(self) {
+        let Self {
+            exchange,
+            pool,
+            work,
+            config,
+            ..
+        } = self;
+        let mut reads = work.reads;
+        drop((work.copies, work.runs, config));
+        pool.close();
+        exchange.driver_ended();
+        let all = async { while reads.next().await.is_some() {} };
+        // What still has not answered by then is dropped: the store has its own, shorter time limits.
+        let _ = tokio::time::timeout(DRAIN, all).await;
+    }
+
+    /// Sends what window and budget allow.
+    fn admit(&mut self) {
+        let now = Instant::now();
+        while self.work.reads.len() < MAX_READS {
+            let Some((index, slot)) = self.admitting() else {
+                return;
+            };
+            let size_bytes = self.config.members.size_bytes(slot.position);
+            let cost_bytes = size_bytes + SLOT_COST_BYTES;
+            if !self.has_room(index, cost_bytes) || !self.window.admits(size_bytes.max(1)) {
+                return;
+            }
+            let generation = self.work.runs[index].generation;
+            self.work.runs[index].advance();
+            self.work.held_bytes += cost_bytes;
+            if self.names.is_empty() {
+                let outcome = Outcome {
+                    slot,
+                    sample_id: self.config.members.id(slot.position),
+                    cost_bytes,
+                    answer: Ok(Vec::new()),
+                };
+                self.work.runs[index].answered(outcome);
+                continue;
+            }
+            let request =
+                self.work
+                    .requests
+                    .sample(&self.config.members, slot, generation, cost_bytes);
+            self.window.requested(now, request.window_bytes);
+            let read = Arc::clone(&self.reader).read(request);
+            self.work.reads.push(read.boxed());
+        }
+    }
+
+    /// The run and slot to be asked for next; opens the next epoch when this one is wholly asked for.
+    fn admitting(&mut self) -> Option<(usize, Slot)> {
+        let current = self.work.runs.front()?;
+        if let Some(slot) = current.upcoming() {
+            return Some((0, slot));
+        }
+        if self.work.runs.len() == 1
+            && self.config.is_next_epoch_prefetched
+            && current.is_all_admitted()
+            && !self.is_consumer_idle()
+        {
+            let epoch = current.epoch + 1;
+            let plan = self.config.plan(epoch, Done::default()).ok()?;
+            self.open(epoch, plan);
+        }
+        let slot = self.work.runs.get(1)?.upcoming()?;
+        Some((1, slot))
+    }
+
+    fn open(&mut self, epoch: u64, plan: EpochPlan) {
+        self.work.generation += 1;
+        let displacement = self.config.displacement();
+        self.work
+            .runs
+            .push_back(Run::new(self.work.generation, epoch, plan, displacement));
+    }
+
+    /// Whether the budget allows another sample. When the consumer has nothing to take and nothing is
+    /// on its way into a batch, the batch it waits for may go over: a batch larger than the budget
+    /// would never come otherwise.
+    fn has_room(&self, index: usize, cost_bytes: u64) -> bool {
+        if self.work.held_bytes + cost_bytes <= self.config.prefetch_bytes {
+            return true;
+        }
+        let run = &self.work.runs[index];
+        index == 0
+            && run.lacks_slots()
+            && run.ready.is_empty()
+            && self.work.copies.is_empty()
+            && self.exchange.ready_len() == 0
+    }
+
+    fn cut(&mut self) {
+        for index in 0..self.work.runs.len() {
+            while self.work.copies.len() < MAX_COPIES {
+                let Some(cut) = self.work.runs[index].cut() else {
+                    break;
+                };
+                self.assemble(index, cut);
+            }
+        }
+    }
+
+    fn assemble(&mut self, index: usize, cut: Cut) {
+        let donor = match self.settle(index, &cut) {
+            Ok(donor) => donor,
+            Err(error) => {
+                let cost: u64 = cut.outcomes.iter().map(|o| o.cost_bytes).sum();
+                self.work.held_bytes -= cost;
+                self.work.runs[index].error = Some((cut.step, error));
+                return;
+            }
+        };
+        let run = &self.work.runs[index];
+        let assembly = Assembly {
+            generation: run.generation,
+            epoch: run.epoch,
+            step: cut.step,
+            names: Arc::clone(&self.names),
+            outcomes: cut.outcomes,
+            donor,
+            pool: self.pool.clone(),
+            stats: Arc::clone(&self.stats),
+        };
+        self.work.held_bytes += assembly.arena_bytes();
+        let copy = tokio::task::spawn_blocking(move || assembly.run());
+        self.work.copies.push(copy);
+    }
+
+    /// Decides what the failures of a batch mean: an error, or a stand-in, or nothing.
+    fn settle(&mut self, index: usize, cut: &Cut) -> Result<Option<Donor>, EngineError> {
+        let replaces = self.config.on_error == OnError::Replace;
+        if replaces && let Some(outcome) = cut.outcomes.iter().find(|o| o.answer.is_ok()) {
+            self.work.donor = donor_of(outcome);
+        }
+        let errors: Vec<_> = cut
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.answer.as_ref().err())
+            .collect();
+        let Some(first) = errors.first() else {
+            return Ok(None);
+        };
+        let count = errors.len() as u64;
+        add(&self.stats.counters.errors, count);
+        let epoch = self.work.runs[index].epoch;
+        for error in &errors {
+            self.failures.record(epoch, error);
+        }
+        if self.config.on_error == OnError::Raise {
+            return Err(EngineError::Sample((*first).clone()));
+        }
+        self.work.runs[index].failed += count;
+        let run = &self.work.runs[index];
+        let outcomes = cut.step * self.config.batch_size + cut.outcomes.len() as u64;
+        if is_over_limit(&self.config, run, outcomes) {
+            return Err(EngineError::TooManyFailures {
+                failed: run.failed,
+                outcomes,
+                limit: self.config.max_failed_share,
+                last: (*first).clone(),
+            });
+        }
+        if !replaces {
+            add(&self.stats.counters.skipped, count);
+            return Ok(None);
+        }
+        add(&self.stats.counters.replaced, count);
+        let donor = self.work.donor.clone();
+        donor
+            .map(Some)
+            .ok_or_else(|| EngineError::Sample((*first).clone()))
+    }
+
+    fn publish(&mut self) {
+        let Some(run) = self.work.runs.front_mut() else {
+            return;
+        };
+        let Some(ticket) = run.ticket else { return };
+        while let Some(batch) = run.ready.remove(&run.published) {
+            run.published += 1;
+            if let Err(batch) = self.exchange.push(ticket, batch) {
+                self.work.held_bytes -= batch.held_bytes;
+            }
+        }
+        if let Some((step, error)) = &run.error
+            && *step == run.published
+        {
+            run.published += 1;
+            self.exchange.fail(ticket, error.clone());
+        }
+    }
+
+    /// Takes one answer and all others that are there already.
+    fn on_reads(&mut self, first: ReadDone) {
+        self.on_read(first);
+        while let Some(Some(done)) = self.work.reads.next().now_or_never() {
+            self.on_read(done);
+        }
+    }
+
+    fn on_read(&mut self, done: ReadDone) {
+        self.window
+            .answered(Instant::now(), done.window_bytes, done.delay);
+        let of_generation = |run: &&mut Run| run.generation == done.generation;
+        if let Some(run) = self.work.runs.iter_mut().find(of_generation) {
+            run.answered(done.outcome);
+        } else {
+            self.work.held_bytes -= done.outcome.cost_bytes;
+            add(&self.stats.counters.discarded, 1);
+        }
+    }
+
+    fn on_copied(&mut self, assembled: Assembled) {
+        self.work.held_bytes -= assembled.source_bytes;
+        let of_generation = |run: &&mut Run| run.generation == assembled.generation;
+        match self.work.runs.iter_mut().find(of_generation) {
+            Some(run) => {
+                run.ready.insert(assembled.batch.step, assembled.batch);
+            }
+            None => self.work.held_bytes -= assembled.batch.held_bytes,
+        }
+    }
+
+    fn on_panic(&self, error: JoinError) {
+        let message = error
+            .try_into_panic()
+            .map_or_else(|e| e.to_string(), |payload| panic_message(&*payload));
+        self.exchange.end(EngineError::Panicked { message });
+        self.exchange.driver_ended();
+    }
+
+    fn on_command(&mut self, command: Command) {
+        self.work.last_command = Some(Instant::now());
+        match command {
+            Command::Start {
+                ticket,
+                epoch,
+                plan,
+            } => self.start(ticket, epoch, *plan),
+            Command::Taken { held_bytes } => self.work.held_bytes -= held_bytes,
+            Command::Close => {}
+        }
+    }
+
+    /// Goes over to an epoch: to the one read ahead when it is that, else to a new one.
+    fn start(&mut self, ticket: u64, epoch: u64, plan: EpochPlan) {
+        while let Some(run) = self.work.runs.front() {
+            let is_wanted =
+                run.ticket.is_none() && run.epoch == epoch && run.plan().done() == plan.done();
+            if is_wanted && run.error.is_none() {
+                break;
+            }
+            self.work.held_bytes -= run.held_bytes();
+            self.work.runs.pop_front();
+        }
+        if self.work.runs.is_empty() {
+            self.open(epoch, plan);
+        }
+        if let Some(run) = self.work.runs.front_mut() {
+            run.ticket = Some(ticket);
+        }
+    }
+
+    fn is_consumer_idle(&self) -> bool {
+        self.work
+            .last_command
+            .is_some_and(|at| at.elapsed() >= AHEAD_IDLE)
+    }
+
+    /// Gives memory back that nobody has used for a while.
+    fn tick(&mut self) {
+        self.pool.trim(BLOCK_IDLE);
+        if self.is_consumer_idle()
+            && self.work.runs.len() > 1
+            && let Some(run) = self.work.runs.pop_back()
+        {
+            self.work.held_bytes -= run.held_bytes();
+        }
+    }
+
+    fn show(&self) {
+        let gauges = &self.stats.gauges;
+        let held = self.work.held_bytes;
+        let in_flight = self.window.in_flight_bytes();
+        let arrived: usize = self.work.runs.iter().map(Run::arrived_len).sum();
+        set(&gauges.held_bytes, held);
+        set(&gauges.window_bytes, self.window.limit_bytes());
+        set(&gauges.inflight_bytes, in_flight);
+        set(&gauges.inflight_samples, self.work.reads.len() as u64);
+        set(&gauges.arrived_samples, arrived as u64);
+        set(&gauges.ready_batches, self.exchange.ready_len() as u64);
+        gauges.raise_peaks(held, in_flight);
+    }
+}
+
+fn donor_of(outcome: &Outcome) -> Option<Donor> {
+    let fields = outcome.answer.as_ref().ok()?.clone();
+    Some(Donor {
+        sample_id: outcome.sample_id,
+        position: outcome.slot.position,
+        fields,
+    })
+}
+
+/// A few failures are always let through; beyond them their share counts, and so does an epoch in which
+/// nothing at all could be read.
+fn is_over_limit(config: &EngineConfig, run: &Run, outcomes: u64) -> bool {
+    #[allow(clippy::cast_precision_loss)]
+    let is_share_over = run.failed as f64 > config.max_failed_share * outcomes as f64;
+    let has_read_nothing = run.failed == run.plan().division().slots;
+    (run.failed > FREE_FAILURES && is_share_over) || has_read_nothing
+}

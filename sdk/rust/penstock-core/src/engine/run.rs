@@ -1,0 +1,292 @@
+//! One epoch of one rank while it is being read: what to ask for next, what has come, which batch can be cut.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::EngineError;
+use super::batch::Batch;
+use super::reads::Outcome;
+use crate::plan::{EpochPlan, Slot};
+
+/// The outcomes of one batch, chosen and in the order of the batch.
+#[derive(Debug)]
+pub(super) struct Cut {
+    pub step: u64,
+    pub outcomes: Vec<Outcome>,
+}
+
+#[derive(Debug)]
+pub(super) struct Run {
+    pub generation: u64,
+    pub epoch: u64,
+    /// The start of the consumer that this run answers; none while it is read ahead.
+    pub ticket: Option<u64>,
+    /// What goes to the consumer instead of the batch of this step.
+    pub error: Option<(u64, EngineError)>,
+    pub failed: u64,
+    pub ready: BTreeMap<u64, Batch>,
+    pub published: u64,
+    plan: EpochPlan,
+    displacement: u64,
+    upcoming: Option<Slot>,
+    /// All slots below have their outcome; `answered` says it for those from here on.
+    floor: u64,
+    answered: VecDeque<bool>,
+    arrived: VecDeque<Outcome>,
+    /// Repeats that have come: they fill the last batch only, however early they arrive, so that all ranks
+    /// have done the same number of samples after the same step.
+    padding: Vec<Outcome>,
+    cut_steps: u64,
+    cut_slots: u64,
+}
+
+impl Run {
+    pub fn new(generation: u64, epoch: u64, plan: EpochPlan, displacement: u64) -> Self {
+        Self {
+            generation,
+            epoch,
+            ticket: None,
+            error: None,
+            failed: 0,
+            ready: BTreeMap::new(),
+            published: 0,
+            upcoming: plan.slot(0),
+            plan,
+            displacement,
+            floor: 0,
+            answered: VecDeque::new(),
+            arrived: VecDeque::new(),
+            padding: Vec::new(),
+            cut_steps: 0,
+            cut_slots: 0,
+        }
+    }
+
+    pub fn plan(&self) -> &EpochPlan {
+        &self.plan
+    }
+
+    /// The next slot to ask for; none when all have been, or when the run has failed.
+    pub fn upcoming(&self) -> Option<Slot> {
+        if self.error.is_some() {
+            return None;
+        }
+        self.upcoming
+    }
+
+    /// The upcoming slot has been asked for.
+    pub fn advance(&mut self) {
+        if let Some(slot) = self.upcoming {
+            self.answered.push_back(false);
+            self.upcoming = self.plan.slot(slot.index + 1);
+        }
+    }
+
+    fn admitted_slots(&self) -> u64 {
+        self.upcoming
+            .map_or(self.plan.division().slots, |slot| slot.index)
+    }
+
+    /// Whether the next batch cannot be cut from what has been asked for so far.
+    pub fn lacks_slots(&self) -> bool {
+        let need = self.plan.division().batch_len(self.cut_steps);
+        self.admitted_slots() - self.cut_slots < need
+    }
+
+    pub fn is_all_admitted(&self) -> bool {
+        self.upcoming.is_none() && self.error.is_none()
+    }
+
+    pub fn arrived_len(&self) -> usize {
+        self.arrived.len()
+    }
+
+    pub fn answered(&mut self, outcome: Outcome) {
+        let offset = usize::try_from(outcome.slot.index - self.floor).unwrap_or(usize::MAX);
+        self.answered[offset] = true;
+        while self.answered.front() == Some(&true) {
+            self.answered.pop_front();
+            self.floor += 1;
+        }
+        if outcome.slot.is_padding {
+            self.padding.push(outcome);
+        } else {
+            self.arrived.push_back(outcome);
+        }
+    }
+
+    /// The next batch, when enough has come and nothing that is due is missing.
+    pub fn cut(&mut self) -> Option<Cut> {
+        let division = *self.plan.division();
+        let step = self.cut_steps;
+        if step >= division.steps || self.error.is_some() {
+            return None;
+        }
+        if step + 1 == division.steps {
+            self.arrived.extend(self.padding.drain(..));
+        }
+        let need = usize::try_from(division.batch_len(step)).unwrap_or(usize::MAX);
+        let due = (step + 1)
+            .saturating_sub(self.displacement)
+            .saturating_mul(division.batch_size())
+            .min(division.slots);
+        if self.arrived.len() < need || self.floor < due {
+            return None;
+        }
+        let outcomes = self.pick(need, due);
+        self.cut_steps += 1;
+        self.cut_slots += need as u64;
+        Some(Cut { step, outcomes })
+    }
+
+    /// Those that are due, then the first to have come. Never more are due than fit: the batch before
+    /// took all that were due then, and each step adds one batch of them.
+    fn pick(&mut self, need: usize, due: u64) -> Vec<Outcome> {
+        let late = self.arrived.iter().filter(|o| o.slot.index < due).count();
+        if late == 0 {
+            return self.arrived.drain(..need).collect();
+        }
+        let mut spare = need - late;
+        let mut picked = Vec::with_capacity(need);
+        let mut rest = VecDeque::with_capacity(self.arrived.len() - need);
+        for outcome in self.arrived.drain(..) {
+            if outcome.slot.index < due {
+                picked.push(outcome);
+            } else if spare > 0 {
+                spare -= 1;
+                picked.push(outcome);
+            } else {
+                rest.push_back(outcome);
+            }
+        }
+        self.arrived = rest;
+        if self.displacement == 0 {
+            picked.sort_unstable_by_key(|outcome| outcome.slot.index);
+        }
+        picked
+    }
+
+    /// The bytes that are given up when the run is dropped; reads and copies under way not included.
+    pub fn held_bytes(&self) -> u64 {
+        let outcomes = self.arrived.iter().chain(&self.padding);
+        let arrived: u64 = outcomes.map(|outcome| outcome.cost_bytes).sum();
+        let ready: u64 = self.ready.values().map(|batch| batch.held_bytes).sum();
+        arrived + ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::id::Id;
+    use crate::order::Order;
+    use crate::plan::{Done, LastBatch, Rank};
+    use crate::retry::Random;
+
+    fn run(n: u64, batch: u64, displacement: u64, last: LastBatch) -> Run {
+        let rank = Rank::new(0, 1).unwrap();
+        let order = Order::identity(n);
+        let plan = EpochPlan::new(order, Done::default(), rank, batch, last).unwrap();
+        Run::new(1, 0, plan, displacement)
+    }
+
+    fn outcome(slot: Slot) -> Outcome {
+        Outcome {
+            slot,
+            sample_id: Id::default(),
+            cost_bytes: 1,
+            answer: Ok(vec![]),
+        }
+    }
+
+    /// Lets every slot arrive after a random delay (in slots) and returns the slot indices of the batches.
+    fn play(mut run: Run, seed: u64, longest: u64) -> Vec<Vec<u64>> {
+        let mut random = Random::new(seed);
+        let mut under_way: Vec<(u64, Slot)> = Vec::new();
+        let mut batches = Vec::new();
+        for now in 0.. {
+            if let Some(slot) = run.upcoming() {
+                run.advance();
+                under_way.push((now + random.next_u64() % longest, slot));
+            }
+            under_way.sort_unstable_by_key(|(at, _)| *at);
+            while under_way.first().is_some_and(|(at, _)| *at <= now) {
+                run.answered(outcome(under_way.remove(0).1));
+            }
+            while let Some(cut) = run.cut() {
+                assert_eq!(cut.step, batches.len() as u64);
+                batches.push(cut.outcomes.iter().map(|o| o.slot.index).collect());
+            }
+            if batches.len() as u64 == run.plan().division().steps {
+                return batches;
+            }
+        }
+        unreachable!("the loop ends with the last batch")
+    }
+
+    proptest! {
+        #[test]
+        fn every_slot_is_in_one_batch_and_none_is_later_than_allowed(
+            n in 1_u64..300, batch in 1_u64..20, displacement in 0_u64..5, seed: u64, longest in 1_u64..400,
+            is_padded: bool,
+        ) {
+            let last = if is_padded { LastBatch::Pad } else { LastBatch::Partial };
+            let batches = play(run(n, batch, displacement, last), seed, longest);
+            for (step, slots) in (0..).zip(&batches) {
+                for slot in slots {
+                    prop_assert!(step <= slot / batch + displacement, "slot {} in batch {}", slot, step);
+                }
+            }
+            let slots = if is_padded { n.div_ceil(batch) * batch } else { n };
+            let mut all = batches.concat();
+            prop_assert!(batches[..batches.len() - 1].concat().iter().all(|slot| *slot < n));
+            if displacement == 0 {
+                prop_assert_eq!(&all, &(0..slots).collect::<Vec<_>>());
+            }
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..slots).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn out_of_order_a_batch_takes_what_came_first() {
+        let mut run = run(6, 2, 8, LastBatch::Partial);
+        let slots: Vec<Slot> = run.plan().slots().collect();
+        (0..6).for_each(|_| run.advance());
+        for index in [4, 1, 5, 0] {
+            run.answered(outcome(slots[index]));
+        }
+        let first: Vec<u64> = run
+            .cut()
+            .unwrap()
+            .outcomes
+            .iter()
+            .map(|o| o.slot.index)
+            .collect();
+        assert_eq!(first, [4, 1]);
+        assert!(run.cut().is_some());
+        assert!(run.cut().is_none());
+    }
+
+    #[test]
+    fn a_late_slot_holds_its_batch_up() {
+        let mut run = run(6, 2, 1, LastBatch::Partial);
+        let slots: Vec<Slot> = run.plan().slots().collect();
+        (0..6).for_each(|_| run.advance());
+        for index in [1, 2, 3, 4, 5] {
+            run.answered(outcome(slots[index]));
+        }
+        assert!(run.cut().is_some(), "batch 0 may close without slot 0");
+        assert!(run.cut().is_none(), "batch 1 may not");
+        run.answered(outcome(slots[0]));
+        let second: Vec<u64> = run
+            .cut()
+            .unwrap()
+            .outcomes
+            .iter()
+            .map(|o| o.slot.index)
+            .collect();
+        assert_eq!(second, [3, 0]);
+    }
+}

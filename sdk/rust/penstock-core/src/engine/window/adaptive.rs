@@ -1,0 +1,383 @@
+//! A window that finds itself: it grows by a quarter for what has been delivered, up to twice the best rate
+//! times the smallest delay, and looks again now and then whether these two still hold.
+
+use std::time::{Duration, Instant};
+
+use super::Window;
+
+/// Where it starts, and what it never falls below.
+const START_BYTES: u64 = 1 << 20;
+/// With lanes of unequal speed one times the product gives 0.80 of the rate, two times 0.98 (measured).
+const TARGET_FACTOR: f64 = 2.0;
+/// Bytes requested for each byte delivered while it grows, above the one that replaces it.
+const GROWTH: f64 = 0.25;
+/// Rates and delays are averages over at least this long and this many answers.
+const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL_ANSWERS: u32 = 8;
+/// What was seen is forgotten after one to two of these, and the delay is then measured with a short queue.
+const MEMORY: Duration = Duration::from_secs(30);
+const PROBE_INTERVALS: u32 = 3;
+/// After a pause of this length the path may have changed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A window controlled by what comes back.
+#[derive(Debug)]
+pub struct AdaptiveWindow {
+    cap_bytes: u64,
+    limit_bytes: f64,
+    in_flight_bytes: u64,
+    interval: Option<Interval>,
+    last_answer: Option<Instant>,
+    best_rate: Recent,
+    least_delay: Recent,
+    remembered_since: Option<Instant>,
+    probing: u32,
+}
+
+/// Answers of a stretch of time.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    since: Instant,
+    bytes: u64,
+    answers: u32,
+    delays: Duration,
+}
+
+/// The best value of this stretch of memory and of the one before.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    now: Option<f64>,
+    before: Option<f64>,
+}
+
+impl Recent {
+    fn see(&mut self, value: f64, better: fn(f64, f64) -> f64) {
+        self.now = Some(self.now.map_or(value, |now| better(now, value)));
+    }
+
+    fn best(&self, better: fn(f64, f64) -> f64) -> Option<f64> {
+        match (self.now, self.before) {
+            (Some(now), Some(before)) => Some(better(now, before)),
+            (now, before) => now.or(before),
+        }
+    }
+
+    fn turn_over(&mut self) {
+        *self = Self {
+            now: None,
+            before: self.now,
+        };
+    }
+}
+
+impl AdaptiveWindow {
+    /// Never more than `cap_bytes`.
+    pub fn new(cap_bytes: u64) -> Self {
+        Self {
+            cap_bytes,
+            limit_bytes: as_float(START_BYTES.min(cap_bytes)),
+            in_flight_bytes: 0,
+            interval: None,
+            last_answer: None,
+            best_rate: Recent::default(),
+            least_delay: Recent::default(),
+            remembered_since: None,
+            probing: 0,
+        }
+    }
+
+    /// What it grows or shrinks to; none before the first interval is over.
+    fn target_bytes(&self) -> Option<f64> {
+        let rate = self.best_rate.best(f64::max)?;
+        let delay = self.least_delay.best(f64::min)?;
+        let wanted = TARGET_FACTOR * rate * delay;
+        Some(wanted.clamp(self.least_bytes(), as_float(self.cap_bytes)))
+    }
+
+    fn least_bytes(&self) -> f64 {
+        as_float(START_BYTES.min(self.cap_bytes))
+    }
+
+    fn close_interval(&mut self, now: Instant) {
+        let Some(interval) = self.interval else {
+            return;
+        };
+        let elapsed = now.duration_since(interval.since);
+        let mean_delay = interval.delays / interval.answers.max(1);
+        if interval.answers < INTERVAL_ANSWERS || elapsed < INTERVAL.max(mean_delay) {
+            return;
+        }
+        self.interval = None;
+        self.best_rate
+            .see(as_float(interval.bytes) / elapsed.as_secs_f64(), f64::max);
+        self.least_delay.see(mean_delay.as_secs_f64(), f64::min);
+        self.probing = self.probing.saturating_sub(1);
+        let since = *self.remembered_since.get_or_insert(now);
+        if now.duration_since(since) >= MEMORY {
+            self.remembered_since = Some(now);
+            self.best_rate.turn_over();
+            self.least_delay.turn_over();
+            self.probing = PROBE_INTERVALS;
+        }
+    }
+
+    fn approach_target(&mut self, size_bytes: u64) {
+        let step = GROWTH * as_float(size_bytes);
+        self.limit_bytes = match self.target_bytes() {
+            None => self.limit_bytes,
+            Some(target) if target >= self.limit_bytes => target.min(self.limit_bytes + step),
+            Some(target) => target.max(self.limit_bytes - step),
+        };
+    }
+}
+
+impl Window for AdaptiveWindow {
+    fn admits(&self, size_bytes: u64) -> bool {
+        let after = self.in_flight_bytes.saturating_add(size_bytes);
+        self.in_flight_bytes == 0 || after <= self.limit_bytes()
+    }
+
+    fn requested(&mut self, now: Instant, size_bytes: u64) {
+        let is_after_pause = self.in_flight_bytes == 0
+            && self
+                .last_answer
+                .is_some_and(|at| now.duration_since(at) >= PAUSE);
+        if is_after_pause {
+            // No burst into a path that nobody has used for a while, and a fresh look at it.
+            self.limit_bytes = (self.limit_bytes / 4.0).max(self.least_bytes());
+            self.best_rate.turn_over();
+            self.least_delay.turn_over();
+            self.remembered_since = Some(now);
+            self.interval = None;
+        }
+        self.in_flight_bytes += size_bytes;
+    }
+
+    fn answered(&mut self, now: Instant, size_bytes: u64, delay: Duration) {
+        self.in_flight_bytes -= size_bytes;
+        self.last_answer = Some(now);
+        let interval = self.interval.get_or_insert(Interval {
+            since: now,
+            bytes: 0,
+            answers: 0,
+            delays: Duration::ZERO,
+        });
+        // The first answer opens the interval: its bytes came before it.
+        if interval.since != now {
+            interval.bytes += size_bytes;
+        }
+        interval.answers += 1;
+        interval.delays += delay;
+        self.close_interval(now);
+        self.approach_target(size_bytes);
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and the cap
+    fn limit_bytes(&self) -> u64 {
+        let limit = if self.probing > 0 {
+            (self.limit_bytes / TARGET_FACTOR).max(self.least_bytes())
+        } else {
+            self.limit_bytes
+        };
+        (limit as u64).min(self.cap_bytes)
+    }
+
+    fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // bytes far below 2**53
+fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BinaryHeap;
+
+    use super::*;
+    use crate::retry::Random;
+
+    const MB: u64 = 1_000_000;
+
+    /// A link with one queue: an answer takes the delay, then its turn at the rate of the link.
+    struct Link {
+        rate: f64,
+        delay: Duration,
+        jitter: f64,
+        random: Random,
+        free_at: Duration,
+    }
+
+    impl Link {
+        fn new(rate_mb: u64, delay_ms: u64, jitter: f64) -> Self {
+            Self {
+                rate: as_float(rate_mb * MB),
+                delay: Duration::from_millis(delay_ms),
+                jitter,
+                random: Random::new(1),
+                free_at: Duration::ZERO,
+            }
+        }
+
+        fn arrival(&mut self, now: Duration, size_bytes: u64) -> Duration {
+            let delay = self
+                .delay
+                .mul_f64(1.0 + self.jitter * self.random.next_unit());
+            let begins = (now + delay).max(self.free_at);
+            self.free_at = begins + Duration::from_secs_f64(as_float(size_bytes) / self.rate);
+            self.free_at
+        }
+    }
+
+    struct Play {
+        start: Instant,
+        now: Duration,
+        window: AdaptiveWindow,
+        under_way: BinaryHeap<std::cmp::Reverse<(Duration, Duration, u64)>>,
+        delivered: u64,
+        peak: u64,
+    }
+
+    impl Play {
+        fn new(cap_bytes: u64) -> Self {
+            Self {
+                start: Instant::now(),
+                now: Duration::ZERO,
+                window: AdaptiveWindow::new(cap_bytes),
+                under_way: BinaryHeap::new(),
+                delivered: 0,
+                peak: 0,
+            }
+        }
+
+        /// Runs for a while and returns the rate in MB/s.
+        fn run(&mut self, link: &mut Link, seconds: f64, size_bytes: u64) -> f64 {
+            let end = self.now + Duration::from_secs_f64(seconds);
+            let before = self.delivered;
+            while self.now < end {
+                let at = self.start + self.now;
+                while self.window.admits(size_bytes) {
+                    self.window.requested(at, size_bytes);
+                    let arrives = link.arrival(self.now, size_bytes);
+                    self.under_way
+                        .push(std::cmp::Reverse((arrives, self.now, size_bytes)));
+                }
+                self.peak = self.peak.max(self.window.in_flight_bytes());
+                let std::cmp::Reverse((arrives, sent, size)) = self.under_way.pop().unwrap();
+                self.now = arrives;
+                self.delivered += size;
+                self.window.answered(
+                    self.start + arrives,
+                    size,
+                    arrives.checked_sub(sent).unwrap(),
+                );
+            }
+            as_float(self.delivered - before) / seconds / as_float(MB)
+        }
+
+        fn pause(&mut self, seconds: u64) {
+            while let Some(std::cmp::Reverse((arrives, sent, size))) = self.under_way.pop() {
+                self.now = arrives;
+                let delay = arrives.checked_sub(sent).unwrap();
+                self.window.answered(self.start + arrives, size, delay);
+            }
+            self.now += Duration::from_secs(seconds);
+        }
+    }
+
+    #[test]
+    fn it_fills_a_long_link_within_three_seconds_without_overshoot() {
+        for (rate, delay) in [(200, 150), (100, 20), (50, 150), (400, 80)] {
+            let mut link = Link::new(rate, delay, 0.05);
+            let mut play = Play::new(1 << 30);
+            play.run(&mut link, 3.0, 100_000);
+            let rate_mb = play.run(&mut link, 1.0, 100_000);
+            assert!(
+                rate_mb >= 0.8 * as_float(rate),
+                "{rate_mb:.0} of {rate} MB/s at {delay} ms"
+            );
+            let rate_mb = play.run(&mut link, 6.0, 100_000);
+            assert!(
+                rate_mb >= 0.97 * as_float(rate),
+                "{rate_mb:.0} of {rate} MB/s at {delay} ms"
+            );
+            let steady = play.window.limit_bytes();
+            assert!(
+                play.peak <= steady + steady / 4,
+                "peak {} over {steady}",
+                play.peak
+            );
+            let product = rate * MB * delay / 1000;
+            assert!(
+                steady <= 3 * product.max(START_BYTES),
+                "{steady} for {product}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_stays_where_it_is_for_minutes() {
+        let mut link = Link::new(100, 100, 0.1);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 20.0, 100_000);
+        let early = play.window.limit_bytes();
+        let rate_mb = play.run(&mut link, 300.0, 100_000);
+        let late = play.window.limit_bytes();
+        assert!(rate_mb >= 97.0, "{rate_mb:.1} MB/s");
+        assert!(late <= early + early / 3, "{early} became {late}");
+        assert!(late >= early - early / 3, "{early} became {late}");
+    }
+
+    #[test]
+    fn it_follows_a_path_that_becomes_longer() {
+        let mut link = Link::new(100, 20, 0.05);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 5.0, 100_000);
+        link.delay = Duration::from_millis(150);
+        play.run(&mut link, 70.0, 100_000);
+        let rate_mb = play.run(&mut link, 10.0, 100_000);
+        assert!(rate_mb >= 90.0, "{rate_mb:.1} MB/s");
+    }
+
+    #[test]
+    fn a_near_store_keeps_it_small_and_a_cap_is_kept() {
+        let mut near = Play::new(1 << 30);
+        near.run(&mut Link::new(2000, 1, 0.5), 3.0, 100_000);
+        assert!(
+            near.window.limit_bytes() <= 16 * MB,
+            "{}",
+            near.window.limit_bytes()
+        );
+        let mut capped = Play::new(5 * MB);
+        capped.run(&mut Link::new(200, 150, 0.0), 5.0, 100_000);
+        assert_eq!(capped.window.limit_bytes(), 5 * MB);
+        assert!(capped.peak <= 5 * MB);
+    }
+
+    #[test]
+    fn after_a_pause_it_starts_gently_and_comes_back() {
+        let mut link = Link::new(200, 150, 0.05);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 8.0, 100_000);
+        let before = play.window.limit_bytes();
+        play.pause(5);
+        let at = play.start + play.now;
+        play.window.requested(at, 1);
+        assert!(play.window.limit_bytes() <= before / 3);
+        play.window.answered(at, 1, Duration::from_millis(150));
+        play.run(&mut link, 3.0, 100_000);
+        assert!(play.run(&mut link, 2.0, 100_000) >= 190.0);
+    }
+
+    #[test]
+    fn samples_of_any_size_go_through() {
+        for size in [100, 10_000, 5 * MB] {
+            let mut play = Play::new(1 << 30);
+            let seconds = if size < 1000 { 0.5 } else { 6.0 };
+            let rate_mb = play.run(&mut Link::new(100, 50, 0.0), seconds, size);
+            assert!(rate_mb > 5.0, "{rate_mb:.1} MB/s with {size} bytes");
+        }
+    }
+}

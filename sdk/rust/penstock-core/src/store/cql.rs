@@ -1,0 +1,452 @@
+//! The store on Cassandra and ScyllaDB.
+//!
+//! Reads ask one replica and, when its answer is empty, short or damaged, a quorum; writes go to a quorum with a
+//! bounded number of bytes under way. The tables are those of `migrations/cql`.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use scylla::client::execution_profile::ExecutionProfileHandle;
+use scylla::client::session::Session;
+use scylla::errors::{DbError, PrepareError, RequestAttemptError};
+use scylla::response::PagingState;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use uuid::Uuid;
+
+use super::cql_failures::{failure, is_passing, refuse};
+use super::cql_rows::{self, Ask, Found, Statements, TryError};
+use super::{
+    Consistency, CqlConfig, NewObject, ReadRequest, Record, Store, StoreCounters, Table,
+    WriteRequest, cql_session,
+};
+use crate::codec::{self, Header};
+use crate::errors::{OpenError, StoreError};
+use crate::id::Id;
+use crate::retry::Backoff;
+
+/// Cassandra takes a fortieth of its heap from one client before it stops reading: 12.8 MB of 512 MB.
+const WRITE_BYTES_UNDER_WAY: usize = 8 << 20;
+const WRITE_UNIT_BYTES: usize = 1 << 10;
+const OBJECTS_UNDER_WAY: usize = 128;
+/// A damaged answer of a quorum is asked for again: it may have been damaged on the way.
+const QUORUM_TRIES: u32 = 3;
+const SCAN_RANGES: i64 = 64;
+const SCANS_AT_ONCE: usize = 4;
+const PING_PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct CqlStore {
+    open: RwLock<Option<Arc<Open>>>,
+    retries: Arc<AtomicU64>,
+    escalations: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for CqlStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CqlStore").finish_non_exhaustive()
+    }
+}
+
+struct Open {
+    session: Session,
+    elsewhere: ExecutionProfileHandle,
+    samples: Statements,
+    objects: Statements,
+    write_room: Semaphore,
+    retries: Arc<AtomicU64>,
+    escalations: Arc<AtomicU64>,
+}
+
+/// One row to be written.
+struct Chunk {
+    dataset_id: Id,
+    object_id: Id,
+    name: Arc<str>,
+    index: i32,
+    header: Header,
+    data: Bytes,
+}
+
+impl CqlStore {
+    pub async fn open(config: CqlConfig) -> Result<Self, OpenError> {
+        let opened = cql_session::open(&config).await?;
+        let retries = Arc::new(AtomicU64::new(0));
+        let escalations = Arc::new(AtomicU64::new(0));
+        let open = Open {
+            session: opened.session,
+            elsewhere: opened.elsewhere,
+            samples: Statements::new(&config.keyspace, Table::Samples),
+            objects: Statements::new(&config.keyspace, Table::Objects),
+            write_room: Semaphore::new(WRITE_BYTES_UNDER_WAY / WRITE_UNIT_BYTES),
+            retries: Arc::clone(&retries),
+            escalations: Arc::clone(&escalations),
+        };
+        open.check_tables(&config).await?;
+        Ok(Self {
+            open: RwLock::new(Some(Arc::new(open))),
+            retries,
+            escalations,
+        })
+    }
+
+    fn get(&self) -> Result<Arc<Open>, StoreError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or(StoreError::Closed)
+    }
+}
+
+impl Open {
+    /// One prepared read finds a wrong keyspace, data centre or right at once instead of in the first epoch.
+    async fn check_tables(&self, config: &CqlConfig) -> Result<(), OpenError> {
+        let keyspace = &config.keyspace;
+        let cluster = self.session.get_cluster_state();
+        let centres: Vec<&str> = cluster
+            .get_nodes_info()
+            .iter()
+            .filter_map(|node| node.datacenter.as_deref())
+            .collect();
+        if !centres.contains(&config.local_dc.as_str()) {
+            let mut known = centres;
+            known.sort_unstable();
+            known.dedup();
+            return Err(OpenError::Config {
+                message: format!(
+                    "the cluster has no data centre {:?}, it has {}: set local_dc to one of them",
+                    config.local_dc,
+                    known.join(", ")
+                ),
+            });
+        }
+        match self.samples.get(&self.session, Ask::NamedFields).await {
+            Ok(_) => Ok(()),
+            Err(PrepareError::AllAttemptsFailed {
+                first_attempt: RequestAttemptError::DbError(DbError::Invalid, reason),
+            }) => Err(OpenError::Config {
+                message: format!(
+                    "keyspace {keyspace} has no tables of Penstock ({reason}): check the name, and that the server has \
+                     set up this project"
+                ),
+            }),
+            Err(error) => Err(OpenError::Unavailable {
+                message: format!("keyspace {keyspace} cannot be used: {error}"),
+            }),
+        }
+    }
+
+    const fn statements(&self, table: Table) -> &Statements {
+        match table {
+            Table::Samples => &self.samples,
+            Table::Objects => &self.objects,
+        }
+    }
+
+    async fn read(&self, request: &ReadRequest) -> Result<Record, StoreError> {
+        let statements = self.statements(request.table);
+        let mut level = request.consistency;
+        let mut backoff = Backoff::default();
+        let mut quorum_answers = 0;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let elsewhere = (backoff.tries() > 1).then_some(&self.elsewhere);
+            let found = cql_rows::read(&self.session, statements, request, level, elsewhere).await;
+            if level == Consistency::Quorum && found.is_ok() {
+                quorum_answers += 1;
+            }
+            match found {
+                Ok(Found::Fields(fields)) => {
+                    return Ok(Record {
+                        object_id: request.object_id,
+                        fields,
+                        attempts,
+                    });
+                }
+                Ok(_) if level == Consistency::One => {
+                    self.escalations.fetch_add(1, Ordering::Relaxed);
+                    level = Consistency::Quorum;
+                }
+                Ok(Found::Damaged { .. }) if quorum_answers < QUORUM_TRIES => {
+                    self.retries.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(doubt) => return Err(refuse(request, doubt, attempts)),
+                Err(error) => {
+                    let operation = || format!("reading object {}", request.object_id);
+                    self.wait_or_fail(&mut backoff, &error, operation).await?;
+                }
+            }
+        }
+    }
+
+    async fn write(&self, request: WriteRequest) -> Result<(), StoreError> {
+        for object in &request.objects {
+            codec::check_object(object)?;
+        }
+        let (table, dataset_id) = (request.table, request.dataset_id);
+        stream::iter(request.objects)
+            .map(|object| self.write_object(table, dataset_id, object))
+            .buffer_unordered(OBJECTS_UNDER_WAY)
+            .try_collect()
+            .await
+    }
+
+    /// First chunks last: they say that the rest is there.
+    async fn write_object(
+        &self,
+        table: Table,
+        dataset_id: Id,
+        object: NewObject,
+    ) -> Result<(), StoreError> {
+        let (first, later): (Vec<Chunk>, Vec<Chunk>) = object
+            .fields
+            .into_iter()
+            .flat_map(|(name, data)| {
+                let header = Header::of(&data);
+                (0_i32..)
+                    .zip(codec::split(&data))
+                    .map(move |(index, data)| Chunk {
+                        dataset_id,
+                        object_id: object.object_id,
+                        name: Arc::clone(&name),
+                        index,
+                        header,
+                        data,
+                    })
+            })
+            .partition(|chunk| chunk.index == 0);
+        for chunks in [later, first] {
+            stream::iter(chunks)
+                .map(|chunk| self.write_chunk(table, chunk))
+                .buffer_unordered(OBJECTS_UNDER_WAY)
+                .try_collect::<()>()
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn write_chunk(&self, table: Table, chunk: Chunk) -> Result<(), StoreError> {
+        let units = chunk.data.len().div_ceil(WRITE_UNIT_BYTES).max(1);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let room = self.write_room.acquire_many(units).await;
+        let _room = room.map_err(|_| StoreError::Closed)?;
+        let operation = || {
+            let Chunk {
+                object_id,
+                name,
+                index,
+                ..
+            } = &chunk;
+            format!("writing chunk {index} of field {name:?} of object {object_id}")
+        };
+        let (dataset_id, object_id) = (Uuid::from(chunk.dataset_id), Uuid::from(chunk.object_id));
+        let (name, header, data) = (&*chunk.name, &chunk.header, &chunk.data);
+        if chunk.index > 0 {
+            let values = (dataset_id, object_id, name, chunk.index, data);
+            let write = || self.execute(table, Ask::LaterChunk, values);
+            return self.retrying(operation, write).await;
+        }
+        let values = (
+            dataset_id,
+            object_id,
+            name,
+            chunk.index,
+            header.layout,
+            header.chunk_bytes.cast_signed(),
+            header.total_bytes.cast_signed(),
+            header.xxh3.cast_signed(),
+            data,
+        );
+        let write = || self.execute(table, Ask::FirstChunk, values);
+        self.retrying(operation, write).await
+    }
+
+    async fn execute(
+        &self,
+        table: Table,
+        ask: Ask,
+        values: impl scylla::serialize::row::SerializeRow,
+    ) -> Result<(), TryError> {
+        let statement = self.statements(table).get(&self.session, ask).await?;
+        self.session.execute_unpaged(statement, values).await?;
+        Ok(())
+    }
+
+    async fn delete(
+        &self,
+        table: Table,
+        dataset_id: Id,
+        object_ids: Vec<Id>,
+    ) -> Result<(), StoreError> {
+        stream::iter(object_ids)
+            .map(|object_id| {
+                let key = (Uuid::from(dataset_id), Uuid::from(object_id));
+                self.retrying(
+                    move || format!("deleting object {object_id}"),
+                    move || self.execute(table, Ask::Delete, key),
+                )
+            })
+            .buffer_unordered(OBJECTS_UNDER_WAY)
+            .try_collect()
+            .await
+    }
+
+    /// Walks the whole table, because a dataset is only half of the partition key.
+    async fn scan(&self, table: Table, dataset_id: Id) -> Result<Vec<Id>, StoreError> {
+        let step = i64::MAX / (SCAN_RANGES / 2);
+        let ranges = (0..SCAN_RANGES).map(|index| {
+            let after = i64::MIN + index * step;
+            let is_last = index == SCAN_RANGES - 1;
+            (after, if is_last { i64::MAX } else { after + step })
+        });
+        let parts: Vec<Vec<Id>> = stream::iter(ranges)
+            .map(|range| {
+                self.retrying(
+                    || "listing objects".to_owned(),
+                    move || self.scan_range(table, Uuid::from(dataset_id), range),
+                )
+            })
+            .buffer_unordered(SCANS_AT_ONCE)
+            .try_collect()
+            .await?;
+        let mut ids: Vec<Id> = parts.into_iter().flatten().collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    async fn scan_range(
+        &self,
+        table: Table,
+        dataset_id: Uuid,
+        range: (i64, i64),
+    ) -> Result<Vec<Id>, TryError> {
+        let columns = |error: &dyn fmt::Display| TryError::Columns(error.to_string());
+        let statement = self.statements(table).get(&self.session, Ask::Keys).await?;
+        let mut ids = Vec::new();
+        let mut page = PagingState::start();
+        loop {
+            let (result, next) = self
+                .session
+                .execute_single_page(statement, range, page)
+                .await?;
+            let result = result.into_rows_result().map_err(|error| columns(&error))?;
+            for row in result
+                .rows::<(Uuid, Uuid)>()
+                .map_err(|error| columns(&error))?
+            {
+                let (dataset, object) = row.map_err(|error| columns(&error))?;
+                if dataset == dataset_id {
+                    ids.push(Id::from(object));
+                }
+            }
+            match next.into_paging_control_flow() {
+                std::ops::ControlFlow::Break(()) => return Ok(ids),
+                std::ops::ControlFlow::Continue(state) => page = state,
+            }
+        }
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let unavailable = |reason: String| StoreError::Unavailable {
+            operation: "asking the store for a sign of life".to_owned(),
+            reason,
+            node: None,
+            attempts: 1,
+        };
+        let question = self
+            .session
+            .query_unpaged("SELECT key FROM system.local", ());
+        match timeout(PING_PATIENCE, question).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(unavailable(error.to_string())),
+            Err(_) => Err(unavailable(format!(
+                "no answer within {} s",
+                PING_PATIENCE.as_secs()
+            ))),
+        }
+    }
+
+    async fn retrying<T, F: Future<Output = Result<T, TryError>>>(
+        &self,
+        operation: impl Fn() -> String,
+        job: impl Fn() -> F,
+    ) -> Result<T, StoreError> {
+        let mut backoff = Backoff::default();
+        loop {
+            match job().await {
+                Ok(value) => return Ok(value),
+                Err(error) => self.wait_or_fail(&mut backoff, &error, &operation).await?,
+            }
+        }
+    }
+
+    async fn wait_or_fail(
+        &self,
+        backoff: &mut Backoff,
+        error: &TryError,
+        operation: impl Fn() -> String,
+    ) -> Result<(), StoreError> {
+        let attempts = backoff.tries();
+        let pause = if is_passing(error) {
+            backoff.next_pause()
+        } else {
+            None
+        };
+        let Some(pause) = pause else {
+            return Err(failure(operation(), error, attempts));
+        };
+        self.retries.fetch_add(1, Ordering::Relaxed);
+        sleep(pause).await;
+        Ok(())
+    }
+}
+
+impl Store for CqlStore {
+    fn kind(&self) -> &'static str {
+        "cql"
+    }
+
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Record, StoreError>> {
+        Box::pin(async move { self.get()?.read(&request).await })
+    }
+
+    fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.get()?.write(request).await })
+    }
+
+    fn delete(
+        &self,
+        table: Table,
+        dataset_id: Id,
+        object_ids: Vec<Id>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.get()?.delete(table, dataset_id, object_ids).await })
+    }
+
+    fn scan(&self, table: Table, dataset_id: Id) -> BoxFuture<'_, Result<Vec<Id>, StoreError>> {
+        Box::pin(async move { self.get()?.scan(table, dataset_id).await })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move { self.get()?.ping().await })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            *open = None;
+        })
+    }
+
+    fn counters(&self) -> StoreCounters {
+        StoreCounters {
+            retries: self.retries.load(Ordering::Relaxed),
+            escalations: self.escalations.load(Ordering::Relaxed),
+            faults: 0,
+        }
+    }
+}

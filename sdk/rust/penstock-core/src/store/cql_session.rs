@@ -1,0 +1,269 @@
+//! Opening a session to a cluster, and saying precisely why it cannot be opened.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use scylla::client::PoolSize;
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError,
+    NewSessionError,
+};
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::statement::Consistency;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::CqlConfig;
+use crate::errors::OpenError;
+
+/// A wrong address or password has to be reported within five seconds.
+const TCP_PATIENCE: Duration = Duration::from_secs(3);
+const OPEN_PATIENCE: Duration = Duration::from_millis(4500);
+/// Opening takes about twenty round trips: far clusters get more time, in proportion.
+const OPEN_ROUND_TRIPS: u32 = 40;
+const MAX_OPEN_PATIENCE: Duration = Duration::from_secs(20);
+/// One connection carries one TCP window a round trip, so a single one is slow on a long path.
+const CONNECTIONS_A_NODE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// A node that froze is dropped after twice this time.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const DEFAULT_PORT: &str = "9042";
+
+/// A session and the two ways to choose a node.
+pub(super) struct Opened {
+    pub session: Session,
+    /// Any node of the data centre: for retries, because the owner of the token may be the problem.
+    pub elsewhere: ExecutionProfileHandle,
+}
+
+pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
+    check(config)?;
+    let tls = config.ca_pem.as_deref().map(tls_config).transpose()?;
+    let round_trip = knock(config).await?;
+    let patience = (round_trip * OPEN_ROUND_TRIPS).clamp(OPEN_PATIENCE, MAX_OPEN_PATIENCE);
+    let owner_first = profile(config, true);
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&config.contact_points)
+        .pool_size(PoolSize::PerHost(CONNECTIONS_A_NODE))
+        .connection_timeout(TCP_PATIENCE)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(KEEPALIVE)
+        .fetch_schema_metadata(false)
+        .default_execution_profile_handle(owner_first)
+        .tls_context(tls);
+    if let (Some(user), Some(password)) = (&config.username, &config.password) {
+        builder = builder.user(user, password.reveal());
+    }
+    let session = timeout(patience, builder.build())
+        .await
+        .map_err(|_| silent(config, patience))?
+        .map_err(|error| explain(config, &error))?;
+    Ok(Opened {
+        session,
+        elsewhere: profile(config, false),
+    })
+}
+
+fn profile(config: &CqlConfig, is_token_aware: bool) -> ExecutionProfileHandle {
+    let policy = DefaultPolicy::builder()
+        .prefer_datacenter(config.local_dc.clone())
+        .permit_dc_failover(false)
+        .token_aware(is_token_aware)
+        .build();
+    ExecutionProfile::builder()
+        .load_balancing_policy(policy)
+        .consistency(Consistency::LocalQuorum)
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .build()
+        .into_handle()
+}
+
+fn check(config: &CqlConfig) -> Result<(), OpenError> {
+    let refuse = |message: &str| {
+        Err(OpenError::Config {
+            message: format!("the store configuration is wrong: {message}"),
+        })
+    };
+    if config.contact_points.is_empty() {
+        return refuse("contact_points names no node, give at least one host:port");
+    }
+    if config.local_dc.is_empty() {
+        return refuse(
+            "local_dc is empty, give the name of the data centre (`nodetool status` shows it)",
+        );
+    }
+    let is_identifier = config.keyspace.len() <= 48
+        && config
+            .keyspace
+            .starts_with(|first: char| first.is_ascii_lowercase())
+        && config
+            .keyspace
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if !is_identifier {
+        return refuse("keyspace has to be lower-case letters, digits and _, at most 48");
+    }
+    if config.username.is_some() != config.password.is_some() {
+        return refuse("username and password belong together, one of them is missing");
+    }
+    Ok(())
+}
+
+fn tls_config(ca_pem: &str) -> Result<Arc<ClientConfig>, OpenError> {
+    let refuse = |reason: String| OpenError::Config {
+        message: format!("ca_pem cannot be used: {reason}"),
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        let certificate = certificate.map_err(|error| refuse(error.to_string()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| refuse(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(refuse("it holds no certificate in PEM form".to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refuse(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Finds out in parallel whether anything listens, and how far away it is: the driver itself asks one after the other.
+async fn knock(config: &CqlConfig) -> Result<Duration, OpenError> {
+    let answers = join_all(config.contact_points.iter().map(|point| async move {
+        let started = Instant::now();
+        let address = with_port(point);
+        match timeout(TCP_PATIENCE, TcpStream::connect(&address)).await {
+            Ok(Ok(_)) => Ok(started.elapsed()),
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Err(format!("nothing listens on {address}"))
+            }
+            Ok(Err(error)) => Err(format!("{address}: {error}")),
+            Err(_) => Err(format!(
+                "{address} does not answer within {} s",
+                TCP_PATIENCE.as_secs()
+            )),
+        }
+    }))
+    .await;
+    let (reached, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    let nearest = reached.into_iter().filter_map(Result::ok).min();
+    nearest.ok_or_else(|| OpenError::Unavailable {
+        message: format!(
+            "no node of the store can be reached: {}. Check the addresses and that the cluster runs",
+            failed.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("; ")
+        ),
+    })
+}
+
+fn with_port(point: &str) -> String {
+    let has_port = point.rsplit_once(':').is_some_and(|(host, port)| {
+        port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
+    });
+    if has_port {
+        return point.to_owned();
+    }
+    format!("{point}:{DEFAULT_PORT}")
+}
+
+fn points(config: &CqlConfig) -> String {
+    config.contact_points.join(", ")
+}
+
+fn silent(config: &CqlConfig, patience: Duration) -> OpenError {
+    let hint = if config.ca_pem.is_none() {
+        " Perhaps it is no CQL port, or it wants TLS: then give the certificate (ca_pem)"
+    } else {
+        " Perhaps it is no CQL port, or it has no TLS"
+    };
+    OpenError::Unavailable {
+        message: format!(
+            "the store at {} takes connections but did not answer within {:.1} s.{hint}",
+            points(config),
+            patience.as_secs_f64()
+        ),
+    }
+}
+
+fn explain(config: &CqlConfig, error: &NewSessionError) -> OpenError {
+    let at = points(config);
+    let unavailable = |message: String| OpenError::Unavailable { message };
+    match error {
+        NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+            ConnectionPoolError::Broken {
+                last_connection_error,
+            },
+        )) => explain_connection(config, last_connection_error),
+        NewSessionError::FailedToResolveAnyHostname(hosts) => unavailable(format!(
+            "no address was found for {}: check the names of the contact points",
+            hosts.join(", ")
+        )),
+        other => unavailable(format!("the store at {at} cannot be used: {other}")),
+    }
+}
+
+fn explain_connection(config: &CqlConfig, error: &ConnectionError) -> OpenError {
+    let at = points(config);
+    let refuse = |message: String| OpenError::Config { message };
+    match error {
+        ConnectionError::ConnectionSetupRequestError(setup) => match setup.get_error() {
+            ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _) => {
+                refuse(format!(
+                    "the store at {at} refused user {:?}: wrong user name or password",
+                    config.username.as_deref().unwrap_or_default()
+                ))
+            }
+            ConnectionSetupRequestErrorKind::MissingAuthentication => refuse(format!(
+                "the store at {at} wants a user name and a password: give username and password"
+            )),
+            ConnectionSetupRequestErrorKind::BrokenConnection(_) if config.ca_pem.is_none() => {
+                OpenError::Unavailable {
+                    message: format!(
+                        "the store at {at} closed the connection at once. It wants TLS, most likely: give the certificate \
+                         that signed its own (ca_pem)"
+                    ),
+                }
+            }
+            other => OpenError::Unavailable {
+                message: format!("the store at {at} refused the connection: {other}"),
+            },
+        },
+        ConnectionError::IoError(io) if is_tls(io) => refuse(format!(
+            "no TLS connection to the store at {at}: {io}. Check that the port speaks TLS, that ca_pem signed the \
+             node's certificate, that it is in date and names the node's address"
+        )),
+        other => OpenError::Unavailable {
+            message: format!("the store at {at} cannot be reached: {other}"),
+        },
+    }
+}
+
+fn is_tls(error: &std::io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_port_is_added_where_none_is() {
+        assert_eq!(with_port("127.0.0.1"), "127.0.0.1:9042");
+        assert_eq!(with_port("127.0.0.1:9043"), "127.0.0.1:9043");
+        assert_eq!(with_port("[::1]:9043"), "[::1]:9043");
+    }
+}

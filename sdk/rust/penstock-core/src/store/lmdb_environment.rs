@@ -1,0 +1,279 @@
+//! One LMDB environment: opened once a process, grown when full, followed when another process grew it.
+#![allow(unsafe_code)] // LMDB maps a file that other processes write: opening and resizing it cannot be proven safe
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
+
+use crate::process::Owner;
+
+/// Sparse: costs address space, not disk.
+pub(super) const FIRST_MAP_BYTES: usize = 1 << 30;
+/// A multiple of every page size there is.
+const MAP_STEP_BYTES: usize = 1 << 16;
+const MAX_MAP_BYTES: usize = 1 << 46;
+const MAX_READERS: u32 = 2048;
+/// What the lock file needs. It is written through a mapping, where a full disk is a bus error and not an error code.
+const LOCK_FILE_BYTES: u64 = 1 << 20;
+
+type Raw = Database<Bytes, Bytes>;
+
+#[derive(Debug)]
+pub(super) struct Environment {
+    owner: Owner,
+    env: ManuallyDrop<Env<WithoutTls>>,
+    database: Raw,
+    /// Shared by transactions, alone for a resize: LMDB moves the map under open transactions.
+    gate: RwLock<()>,
+}
+
+type Registry = HashMap<PathBuf, (Owner, Weak<Environment>)>;
+
+static OPENED: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
+
+impl Environment {
+    /// The environment in `folder`, shared by everything in this process that asks for it.
+    pub(super) fn open(folder: &Path, first_map_bytes: usize) -> heed::Result<Arc<Self>> {
+        let folder = folder.canonicalize()?;
+        let mut opened = lock_registry()?;
+        if let Some((owner, known)) = opened.get(&folder)
+            && owner.is_current()
+            && let Some(environment) = known.upgrade()
+        {
+            return Ok(environment);
+        }
+        let environment = Arc::new(Self::open_new(&folder, first_map_bytes)?);
+        let entry = (environment.owner, Arc::downgrade(&environment));
+        opened.insert(folder, entry);
+        Ok(environment)
+    }
+
+    fn open_new(folder: &Path, first_map_bytes: usize) -> heed::Result<Self> {
+        refuse_full_disk(folder)?;
+        let env = match open_env(folder, first_map_bytes) {
+            // The parent of this process had it open when it forked. Its handle is dead here, so the files are
+            // opened once more under another name of their folder.
+            Err(heed::Error::EnvAlreadyOpened) => open_under_alias(folder, first_map_bytes)?,
+            other => other?,
+        };
+        env.clear_stale_readers()?;
+        let database = open_database(&env)?;
+        Ok(Self {
+            owner: Owner::current("store"),
+            env: ManuallyDrop::new(env),
+            database,
+            gate: RwLock::new(()),
+        })
+    }
+
+    /// Runs `job` in a short read transaction.
+    pub(super) fn read<T>(
+        &self,
+        job: impl Fn(&RoTxn<'_, WithoutTls>, &Raw) -> heed::Result<T>,
+    ) -> heed::Result<T> {
+        let mut may_clear_readers = true;
+        loop {
+            {
+                let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+                match self.env.read_txn() {
+                    Ok(txn) => return job(&txn, &self.database),
+                    Err(heed::Error::Mdb(MdbError::ReadersFull)) if may_clear_readers => {
+                        may_clear_readers = false;
+                        self.env.clear_stale_readers()?;
+                        continue;
+                    }
+                    Err(heed::Error::Mdb(MdbError::MapResized)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            self.resize(0)?;
+        }
+    }
+
+    /// Runs `job` in a write transaction and commits it durably; repeats it in a larger map when the map is full.
+    pub(super) fn write(
+        &self,
+        job: impl Fn(&mut RwTxn<'_>, &Raw) -> heed::Result<()>,
+    ) -> heed::Result<()> {
+        loop {
+            let map_bytes = self.env.info().map_size;
+            let result = {
+                let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+                self.write_once(&job)
+            };
+            match result {
+                Err(heed::Error::Mdb(MdbError::MapFull)) if map_bytes < MAX_MAP_BYTES => {
+                    self.grow(map_bytes)?;
+                }
+                Err(heed::Error::Mdb(MdbError::MapResized)) => self.resize(0)?,
+                other => return other,
+            }
+        }
+    }
+
+    fn write_once(
+        &self,
+        job: &impl Fn(&mut RwTxn<'_>, &Raw) -> heed::Result<()>,
+    ) -> heed::Result<()> {
+        let mut txn = self.env.write_txn()?;
+        job(&mut txn, &self.database)?;
+        txn.commit()
+    }
+
+    fn grow(&self, full_map_bytes: usize) -> heed::Result<()> {
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have grown it while this one waited.
+        if self.env.info().map_size > full_map_bytes {
+            return Ok(());
+        }
+        // SAFETY: the gate is held alone, so no transaction of this process is open.
+        unsafe {
+            self.env
+                .resize((full_map_bytes * 2).next_multiple_of(MAP_STEP_BYTES))
+        }
+    }
+
+    /// Zero takes the size that another process has written into the file.
+    fn resize(&self, map_bytes: usize) -> heed::Result<()> {
+        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the gate is held alone, so no transaction of this process is open.
+        unsafe { self.env.resize(map_bytes) }
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        // Closing the parent's files in a forked child would release the locks that the child itself has on them.
+        if self.owner.is_current() {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.env) }
+        }
+    }
+}
+
+/// Waits a bounded time: a lock held by another thread at a fork is never released in the child.
+fn lock_registry() -> io::Result<std::sync::MutexGuard<'static, Registry>> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        match OPENED.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other(
+                    "another thread was opening a store when this process was forked: start workers with the `spawn` method",
+                ));
+            }
+        }
+    }
+}
+
+fn open_env(folder: &Path, first_map_bytes: usize) -> heed::Result<Env<WithoutTls>> {
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
+    options.max_readers(MAX_READERS);
+    if !folder.join("data.mdb").exists() {
+        options.map_size(first_map_bytes.next_multiple_of(MAP_STEP_BYTES));
+    }
+    // SAFETY: the files are changed through LMDB only, and once a process (see `Environment::open`).
+    // Read-ahead stays on: without it a cold read of 100 KB is 25 page faults in sequence.
+    match unsafe { options.open(folder) } {
+        Err(heed::Error::Io(error)) if is_read_only(&error) => {
+            // SAFETY: as above; the flag only takes rights away.
+            unsafe { options.flags(EnvFlags::READ_ONLY).open(folder) }
+        }
+        other => other,
+    }
+}
+
+fn open_database(env: &Env<WithoutTls>) -> heed::Result<Raw> {
+    let txn = env.read_txn()?;
+    let found = env.open_database::<Bytes, Bytes>(&txn, None)?;
+    txn.commit()?;
+    found.ok_or_else(|| heed::Error::Io(io::Error::other("the unnamed database cannot be opened")))
+}
+
+fn open_under_alias(folder: &Path, first_map_bytes: usize) -> heed::Result<Env<WithoutTls>> {
+    let alias = std::env::temp_dir().join(format!(
+        "penstock-{}-{}",
+        std::process::id(),
+        crate::retry::Random::from_entropy().next_u64()
+    ));
+    fs::create_dir(&alias)?;
+    let opened = (|| {
+        for name in ["data.mdb", "lock.mdb"] {
+            std::os::unix::fs::symlink(folder.join(name), alias.join(name))?;
+        }
+        open_env(&alias, first_map_bytes)
+    })();
+    // LMDB has the files open by now and never needs their names again.
+    fs::remove_dir_all(&alias)?;
+    opened
+}
+
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EACCES | libc::EROFS | libc::EPERM)
+    )
+}
+
+fn refuse_full_disk(folder: &Path) -> io::Result<()> {
+    if folder.join("lock.mdb").exists() || free_bytes(folder)? >= LOCK_FILE_BYTES {
+        return Ok(());
+    }
+    Err(io::Error::from_raw_os_error(libc::ENOSPC))
+}
+
+pub(super) fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let path = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str()))?;
+    // SAFETY: `path` ends with a zero byte and `answer` is a plain structure that the call fills.
+    let (code, answer) = unsafe {
+        let mut answer: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &raw mut answer), answer)
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(answer.f_bavail * answer.f_frsize)
+}
+
+/// The name of the network file system that `folder` is on, if it is on one: LMDB's locks and maps break there.
+pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<&'static str>> {
+    let path = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str()))?;
+    // SAFETY: `path` ends with a zero byte and `answer` is a plain structure that the call fills.
+    let (code, answer) = unsafe {
+        let mut answer: libc::statfs = std::mem::zeroed();
+        (libc::statfs(path.as_ptr(), &raw mut answer), answer)
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(name_of_network_file_system(answer.f_type))
+}
+
+/// Magic numbers as in statfs(2).
+pub(super) const fn name_of_network_file_system(magic: i64) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517b | 0xfe53_4d42 => "SMB",
+        0xff53_4d42 => "CIFS",
+        0x0102_1997 => "9P",
+        0x00c3_6400 => "Ceph",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x1983_0326 => "BeeGFS",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x7375_7245 => "Coda",
+        0x564c => "NCP",
+        _ => return None,
+    })
+}

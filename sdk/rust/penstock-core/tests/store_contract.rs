@@ -1,0 +1,270 @@
+//! One suite that every store has to pass. CQL joins when PENSTOCK_TEST_CQL names a node (`host:port`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use penstock_core::codec::CHUNK_BYTES;
+use penstock_core::errors::StoreError;
+use penstock_core::id::Id;
+use penstock_core::store::{
+    self, Consistency, Expected, Fields, NewObject, ReadRequest, Record, Store, StoreConfig, Table,
+    WriteRequest,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+fn id(number: u8) -> Id {
+    Id::new([number; 16])
+}
+
+fn object(number: u8, fields: &[(&str, &[u8])]) -> NewObject {
+    NewObject {
+        object_id: id(number),
+        fields: fields
+            .iter()
+            .map(|(name, data)| (Arc::from(*name), Bytes::copy_from_slice(data)))
+            .collect(),
+    }
+}
+
+struct Case {
+    store: Arc<dyn Store>,
+    dataset_id: Id,
+}
+
+impl Case {
+    async fn write(&self, objects: Vec<NewObject>) -> Result<(), StoreError> {
+        self.store
+            .write(WriteRequest {
+                table: Table::Samples,
+                dataset_id: self.dataset_id,
+                objects,
+            })
+            .await
+    }
+
+    async fn read(&self, number: u8, fields: Option<&[&str]>) -> Result<Record, StoreError> {
+        let fields = fields.map_or(Fields::All, |names| {
+            Fields::Named(names.iter().map(|name| Arc::from(*name)).collect())
+        });
+        self.store
+            .read(ReadRequest {
+                table: Table::Samples,
+                dataset_id: self.dataset_id,
+                object_id: id(number),
+                fields,
+                consistency: Consistency::One,
+            })
+            .await
+    }
+
+    async fn round_trip(&self) {
+        let large: Vec<u8> = (0..CHUNK_BYTES * 2 + 7).map(|i| (i % 251) as u8).collect();
+        self.write(vec![object(1, &[("mask", b""), ("image", &large)])])
+            .await
+            .unwrap();
+        let record = self.read(1, Some(&["mask", "image"])).await.unwrap();
+        assert_eq!(record.object_id, id(1));
+        let [mask, image] = &record.fields[..] else {
+            panic!("{} fields", record.fields.len())
+        };
+        assert_eq!((&*mask.name, mask.size_bytes), ("mask", 0));
+        assert_eq!(
+            (&*image.name, image.size_bytes),
+            ("image", large.len() as u64)
+        );
+        assert_eq!(image.to_bytes(), large);
+        assert_eq!(image.xxh3, xxh3_64(&large));
+        assert!(image.is_verified && mask.is_verified);
+        let all = self.read(1, None).await.unwrap();
+        let names: Vec<&str> = all.fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names, ["image", "mask"]);
+    }
+
+    async fn absence(&self) {
+        self.write(vec![object(2, &[("image", b"x")])])
+            .await
+            .unwrap();
+        let error = self.read(3, None).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Missing { object_id, .. } if *object_id == id(3)));
+        let error = self.read(2, Some(&["image", "mask"])).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Missing { field: Some(name), .. } if name == "mask"));
+        assert!(error.to_string().contains("mask"), "{error}");
+    }
+
+    async fn rewriting(&self) {
+        let same = || vec![object(4, &[("image", b"same")])];
+        self.write(same()).await.unwrap();
+        self.write(same()).await.unwrap();
+        assert_eq!(
+            self.read(4, None).await.unwrap().fields[0].to_bytes(),
+            "same"
+        );
+    }
+
+    async fn refusal(&self) {
+        let refused = [
+            object(5, &[]),
+            object(5, &[("a", b""), ("a", b"")]),
+            object(5, &[("1bad", b"")]),
+        ];
+        for bad in refused {
+            let result = self.write(vec![object(6, &[("image", b"x")]), bad]).await;
+            assert!(
+                matches!(result, Err(StoreError::Invalid { .. })),
+                "{result:?}"
+            );
+        }
+        assert!(
+            self.read(6, None).await.is_err(),
+            "a part of a refused request was written"
+        );
+    }
+
+    async fn verification(&self) {
+        self.write(vec![object(7, &[("a", b"one"), ("b", b"two")])])
+            .await
+            .unwrap();
+        let expect = |number: u8, field: &str, size_bytes: u64, data: &[u8]| Expected {
+            object_id: id(number),
+            field: Arc::from(field),
+            size_bytes,
+            xxh3: xxh3_64(data),
+        };
+        let expected = vec![
+            expect(7, "a", 3, b"one"),
+            expect(7, "b", 3, b"owt"),
+            expect(7, "c", 3, b"two"),
+            expect(8, "a", 1, b"x"),
+        ];
+        let findings = self
+            .store
+            .verify(Table::Samples, self.dataset_id, expected)
+            .await
+            .unwrap();
+        assert_eq!(findings[0], None);
+        assert!(findings[1].as_ref().unwrap().contains("checksum"));
+        assert!(findings[2].as_ref().unwrap().contains("\"c\""));
+        assert!(findings[3].as_ref().unwrap().contains(&id(8).to_string()));
+    }
+
+    async fn listing(&self) {
+        let other = Self {
+            store: Arc::clone(&self.store),
+            dataset_id: Id::from(uuid::Uuid::from_bytes([0xee; 16])),
+        };
+        for object_id in other.scan().await {
+            other
+                .store
+                .delete(Table::Samples, other.dataset_id, vec![object_id])
+                .await
+                .unwrap();
+        }
+        assert_eq!(other.scan().await, []);
+        let objects = [3, 1, 2].map(|number| object(number, &[("a", b"x"), ("b", b"y")]));
+        other.write(objects.to_vec()).await.unwrap();
+        assert_eq!(other.scan().await, [id(1), id(2), id(3)]);
+        let gone = vec![id(1), id(3), id(200)];
+        other
+            .store
+            .delete(Table::Samples, other.dataset_id, gone)
+            .await
+            .unwrap();
+        assert_eq!(other.scan().await, [id(2)]);
+        assert!(other.read(1, Some(&["b"])).await.is_err());
+    }
+
+    async fn scan(&self) -> Vec<Id> {
+        self.store
+            .scan(Table::Samples, self.dataset_id)
+            .await
+            .unwrap()
+    }
+
+    async fn closing(&self) {
+        self.store.ping().await.unwrap();
+        self.store.close().await;
+        self.store.close().await;
+        assert!(matches!(self.store.ping().await, Err(StoreError::Closed)));
+        assert!(matches!(self.read(1, None).await, Err(StoreError::Closed)));
+        assert!(matches!(self.write(vec![]).await, Err(StoreError::Closed)));
+        assert!(self.store.lanes() >= 1);
+    }
+}
+
+async fn hold_to_contract(config: serde_json::Value) {
+    let config = StoreConfig::from_json(&config.to_string()).unwrap();
+    let case = Case {
+        store: store::open(config).await.unwrap(),
+        dataset_id: Id::new([0xda; 16]),
+    };
+    case.round_trip().await;
+    case.absence().await;
+    case.rewriting().await;
+    case.refusal().await;
+    case.verification().await;
+    case.listing().await;
+    case.closing().await;
+}
+
+#[tokio::test]
+async fn memory_holds_to_the_contract() {
+    hold_to_contract(serde_json::json!({"kind": "memory", "name": "contract"})).await;
+}
+
+#[tokio::test]
+async fn lmdb_holds_to_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    hold_to_contract(serde_json::json!({"kind": "lmdb", "path": folder.path()})).await;
+}
+
+#[tokio::test]
+async fn lmdb_holds_to_the_contract_in_a_map_that_grows() {
+    let folder = tempfile::tempdir().unwrap();
+    let config =
+        serde_json::json!({"kind": "lmdb", "path": folder.path(), "first_map_bytes": 65536});
+    hold_to_contract(config).await;
+}
+
+#[tokio::test]
+async fn cql_holds_to_the_contract() {
+    let Ok(node) = std::env::var("PENSTOCK_TEST_CQL") else {
+        eprintln!("skipped: set PENSTOCK_TEST_CQL=host:port to run it");
+        return;
+    };
+    let keyspace = format!(
+        "ps_{}",
+        Id::new(
+            *blake3::hash(&std::process::id().to_le_bytes())
+                .as_bytes()
+                .first_chunk()
+                .unwrap()
+        )
+        .to_hex()
+    );
+    let session = scylla::client::session_builder::SessionBuilder::new()
+        .known_node(&node)
+        .build()
+        .await
+        .unwrap();
+    let run = async |text: String| session.query_unpaged(text, ()).await.unwrap();
+    run(format!("CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}")).await;
+    let migration = include_str!("../../../../migrations/cql/0001_objects.cql");
+    let text: Vec<&str> = migration
+        .lines()
+        .filter(|line| !line.starts_with("--"))
+        .collect();
+    for statement in text.join("\n").replace("{keyspace}", &keyspace).split(';') {
+        if !statement.trim().is_empty() {
+            run(statement.to_owned()).await;
+        }
+    }
+    let centre = session.get_cluster_state().get_nodes_info()[0]
+        .datacenter
+        .clone()
+        .unwrap();
+    hold_to_contract(serde_json::json!({
+        "kind": "cql", "contact_points": [node], "local_dc": centre, "keyspace": keyspace,
+    }))
+    .await;
+    run(format!("DROP KEYSPACE {keyspace}")).await;
+}

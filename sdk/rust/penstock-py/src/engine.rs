@@ -1,0 +1,385 @@
+//! The `Engine` class.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use penstock_core::engine::{Engine, EngineConfig, EngineError, NextError, OnError, SampleError};
+use penstock_core::errors::StoreError;
+use penstock_core::members::{FieldColumns, Members, Part};
+use penstock_core::plan::{LastBatch, Rank};
+use penstock_core::state::{State, merge};
+use penstock_core::stats::HistogramSnapshot;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCFunction, PyDict, PyList};
+
+use crate::arena::column;
+use crate::batch::PyBatch;
+use crate::buffers::id_of;
+use crate::errors;
+use crate::store::PyStore;
+
+type Buffer<'py> = Bound<'py, PyAny>;
+type PyPart<'py> = (Buffer<'py>, Vec<(Buffer<'py>, Buffer<'py>, Buffer<'py>)>);
+
+/// A running stream of one subset into this process: every sample of an epoch exactly once, as batches.
+///
+/// `parts` are the columns of the members: sample ids, and for each field object ids, sizes and checksums; read-only
+/// buffers are used in place. Nothing is read before the first `start_epoch`.
+#[pyclass(name = "Engine", module = "penstock._native", frozen, weakref)]
+#[derive(Debug)]
+pub struct PyEngine {
+    engine: Arc<Engine>,
+}
+
+#[pymethods]
+impl PyEngine {
+    #[new]
+    #[pyo3(signature = (
+        store, *, dataset_id, fields, parts, batch_size, shuffle, seed, rank, world_size, last_batch, in_order,
+        window_bytes, prefetch_bytes, on_error = "raise", max_displacement = 8, max_failed_share = 0.01,
+        store_wait_seconds = 60.0, prefetch_next_epoch = true, split_digest = "",
+    ))]
+    #[allow(
+        clippy::too_many_arguments,
+        clippy::fn_params_excessive_bools,
+        clippy::needless_pass_by_value
+    )] // keyword arguments of a Python constructor
+    fn new(
+        py: Python<'_>,
+        store: &PyStore,
+        dataset_id: PyBackedBytes,
+        fields: Vec<String>,
+        parts: Vec<PyPart<'_>>,
+        batch_size: Bound<'_, PyAny>,
+        shuffle: bool,
+        seed: Bound<'_, PyAny>,
+        rank: Bound<'_, PyAny>,
+        world_size: Bound<'_, PyAny>,
+        last_batch: &str,
+        in_order: bool,
+        window_bytes: Option<Bound<'_, PyAny>>,
+        prefetch_bytes: Bound<'_, PyAny>,
+        on_error: &str,
+        max_displacement: i64,
+        max_failed_share: f64,
+        store_wait_seconds: f64,
+        prefetch_next_epoch: bool,
+        split_digest: &str,
+    ) -> PyResult<Self> {
+        let rank = Rank::new(whole("rank", &rank)?, whole("world_size", &world_size)?)
+            .map_err(|error| failure(&error.into()))?;
+        let mut config = EngineConfig::new(
+            id_of("dataset_id", &dataset_id)?,
+            members(fields, &parts)?,
+            whole("batch_size", &batch_size)?,
+            rank,
+        );
+        config.is_shuffled = shuffle;
+        config.seed = whole("seed", &seed)?;
+        config.last_batch = choice(
+            "last_batch",
+            last_batch,
+            LastBatch::parse,
+            "drop, partial or pad",
+        )?;
+        config.is_in_order = in_order;
+        config.window_bytes = window_bytes
+            .map(|w| whole("window_bytes", &w))
+            .transpose()?;
+        config.prefetch_bytes = whole("prefetch_bytes", &prefetch_bytes)?;
+        config.on_error = choice(
+            "on_error",
+            on_error,
+            OnError::parse,
+            "raise, skip or replace",
+        )?;
+        config.max_displacement = u64::try_from(max_displacement).map_err(|_| {
+            PyValueError::new_err(format!(
+                "max_displacement is {max_displacement}: it counts batches, at least 1"
+            ))
+        })?;
+        config.max_failed_share = max_failed_share;
+        config.store_wait = Duration::try_from_secs_f64(store_wait_seconds).map_err(|error| {
+            PyValueError::new_err(format!(
+                "store_wait_seconds is {store_wait_seconds}: {error}"
+            ))
+        })?;
+        config.is_next_epoch_prefetched = prefetch_next_epoch;
+        config.split_digest = Arc::from(split_digest);
+        let store = store.shared()?;
+        let engine = py
+            .detach(|| errors::guard(|| Ok(Engine::new(store, config))))?
+            .map_err(|error| failure(&error))?;
+        let engine = Arc::new(engine);
+        close_at_exit(py, &engine)?;
+        Ok(Self { engine })
+    }
+
+    /// Samples of the subset, over all ranks.
+    #[getter]
+    fn sample_count(&self) -> u64 {
+        self.engine.sample_count()
+    }
+
+    /// Steps of this rank in a whole epoch; equal on all ranks.
+    fn steps(&self) -> u64 {
+        self.engine.steps()
+    }
+
+    /// Goes to the beginning of an epoch; what is under way of another one is dropped.
+    fn start_epoch(&self, py: Python<'_>, epoch: &Bound<'_, PyAny>) -> PyResult<()> {
+        let epoch = whole("epoch", epoch)?;
+        py.detach(|| errors::guard(|| Ok(self.engine.start_epoch(epoch))))?
+            .map_err(|error| failure(&error))
+    }
+
+    /// The next batch, or `None` when all steps of the epoch have been handed out.
+    fn next_batch(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
+        #[allow(clippy::redundant_closure_for_method_calls)]
+        // the method alone has a fixed lifetime
+        let signals = || Python::attach(|py| py.check_signals());
+        let next = py.detach(|| errors::guard(|| Ok(self.engine.next_batch(signals))))?;
+        match next {
+            Ok(batch) => Ok(batch.map(PyBatch::new)),
+            Err(NextError::Engine(error)) => Err(failure(&error)),
+            Err(NextError::Interrupted(signal)) => Err(signal),
+        }
+    }
+
+    /// Says that the batch with this number has reached its user.
+    fn ack(&self, seq: &Bound<'_, PyAny>) -> PyResult<()> {
+        let seq = whole("seq", seq)?;
+        self.engine.ack(seq).map_err(|error| failure(&error))
+    }
+
+    /// Where the acknowledged batches stand, as one line of text; batches not acknowledged come again.
+    fn state(&self) -> PyResult<String> {
+        let state = self.engine.state().map_err(|error| failure(&error))?;
+        Ok(state.encode())
+    }
+
+    /// Lets the next `start_epoch` of the state's epoch go on where the state stands. Returns the epoch, its steps
+    /// done and its steps left.
+    fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
+        let resumed = State::decode(state)
+            .map_err(EngineError::from)
+            .and_then(|state| self.engine.resume(&state))
+            .map_err(|error| failure(&error))?;
+        Ok((resumed.epoch, resumed.steps_done, resumed.steps_left))
+    }
+
+    /// The states of all ranks as one that fits any number of ranks. With `allow_skew` ranks may be missing or stand
+    /// at different steps.
+    #[staticmethod]
+    #[pyo3(signature = (states, *, allow_skew = false))]
+    #[allow(clippy::needless_pass_by_value)] // the form that the class macro calls
+    fn merge_states(states: Vec<String>, allow_skew: bool) -> PyResult<String> {
+        let decoded = states.iter().map(|text| State::decode(text));
+        let merged = decoded
+            .collect::<Result<Vec<_>, _>>()
+            .and_then(|states| merge(&states, allow_skew));
+        merged
+            .map(|state| state.encode())
+            .map_err(|error| failure(&error.into()))
+    }
+
+    /// Counters since the engine was made, how things stand now, and a histogram for each stage.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.engine.stats().map_err(|error| failure(&error))?;
+        let dict = PyDict::new(py);
+        for (name, value) in stats.counters.snapshot().named() {
+            match name.strip_suffix("_microseconds") {
+                Some(stem) => dict.set_item(format!("{stem}_seconds"), scaled(value, 1e-6))?,
+                None => dict.set_item(name, value)?,
+            }
+        }
+        for (name, value) in stats.gauges.snapshot().named() {
+            dict.set_item(name, value)?;
+        }
+        let pool = self.engine.pool_stats();
+        dict.set_item("arena_idle_bytes", pool.idle_bytes)?;
+        dict.set_item("arena_lent_bytes", pool.lent_bytes)?;
+        for (name, histogram) in stats.stages.named() {
+            dict.set_item(name, stage(py, &histogram.snapshot())?)?;
+        }
+        Ok(dict)
+    }
+
+    /// The samples that could not be read, the last thousand: epoch, sample id and what went wrong.
+    fn failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let failures = self.engine.failures().map_err(|error| failure(&error))?;
+        let rows = failures.iter().map(|failed| {
+            let id: &[u8] = failed.error.sample_id.as_bytes();
+            (failed.epoch, id.to_vec(), failed.error.to_string())
+        });
+        PyList::new(
+            py,
+            rows.map(|(epoch, id, text)| {
+                (epoch, pyo3::types::PyBytes::new(py, &id).unbind(), text)
+            })
+            .collect::<Vec<_>>(),
+        )
+    }
+
+    /// Ends all work within two seconds; batches that were handed out stay whole. Closing twice is fine.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.engine.close());
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<penstock Engine, {} samples, {} steps>",
+            self.engine.sample_count(),
+            self.engine.steps()
+        )
+    }
+}
+
+impl Drop for PyEngine {
+    fn drop(&mut self) {
+        if self.engine.is_own() {
+            Python::attach(|py| py.detach(|| self.engine.close()));
+        } else {
+            // A forked child has no thread that could answer, and locks may be held for ever: leave all as it is.
+            std::mem::forget(Arc::clone(&self.engine));
+        }
+    }
+}
+
+/// Engines that are still open when the interpreter ends are closed while it can still run.
+fn close_at_exit(py: Python<'_>, engine: &Arc<Engine>) -> PyResult<()> {
+    static OPEN: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+    static REGISTERED: PyOnceLock<()> = PyOnceLock::new();
+    REGISTERED.get_or_try_init(py, || {
+        let close_all = PyCFunction::new_closure(py, None, None, |args, _| {
+            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+            let engines: Vec<_> = open.drain(..).filter_map(|weak| weak.upgrade()).collect();
+            drop(open);
+            args.py()
+                .detach(|| engines.iter().for_each(|engine| engine.close()));
+        })?;
+        py.import("atexit")?
+            .call_method1("register", (close_all,))?;
+        Ok::<_, PyErr>(())
+    })?;
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|weak| weak.strong_count() > 0);
+    open.push(Arc::downgrade(engine));
+    Ok(())
+}
+
+fn members(fields: Vec<String>, parts: &[PyPart<'_>]) -> PyResult<Members> {
+    let parts = parts
+        .iter()
+        .map(|(ids, columns)| {
+            let of_field =
+                |(object_ids, sizes, checksums): &(Buffer<'_>, Buffer<'_>, Buffer<'_>)| {
+                    Ok(FieldColumns {
+                        object_ids: column(object_ids)?,
+                        sizes: column(sizes)?,
+                        checksums: column(checksums)?,
+                    })
+                };
+            Ok(Part {
+                ids: column(ids)?,
+                fields: columns.iter().map(of_field).collect::<PyResult<_>>()?,
+            })
+        })
+        .collect::<PyResult<_>>()?;
+    let fields = fields.into_iter().map(Arc::from).collect();
+    Members::new(fields, parts).map_err(|error| failure(&error.into()))
+}
+
+/// A number that cannot be negative; Python's own error would not say which argument it was.
+pub fn whole(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    value.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(value.py()) {
+            PyValueError::new_err(format!(
+                "{name} is {value}: it has to be from 0 to 2**64 - 1"
+            ))
+        } else {
+            PyTypeError::new_err(format!("{name} has to be a whole number, not {value:?}"))
+        }
+    })
+}
+
+fn choice<T>(
+    name: &str,
+    value: &str,
+    parse: impl Fn(&str) -> Option<T>,
+    choices: &str,
+) -> PyResult<T> {
+    parse(value).ok_or_else(|| PyValueError::new_err(format!("{name} is {choices}, not {value:?}")))
+}
+
+#[allow(clippy::cast_precision_loss)] // counts of microseconds stay far below 2**53
+fn scaled(value: u64, factor: f64) -> f64 {
+    value as f64 * factor
+}
+
+fn stage<'py>(py: Python<'py>, snapshot: &HistogramSnapshot) -> PyResult<Bound<'py, PyDict>> {
+    let milliseconds = |microseconds| scaled(microseconds, 1e-3);
+    let dict = PyDict::new(py);
+    dict.set_item("count", snapshot.count())?;
+    dict.set_item("sum_ms", milliseconds(snapshot.sum_microseconds))?;
+    dict.set_item("max_ms", milliseconds(snapshot.max_microseconds))?;
+    for (name, share) in [("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99)] {
+        dict.set_item(name, milliseconds(snapshot.quantile_microseconds(share)))?;
+    }
+    let buckets: Vec<(f64, u64)> = snapshot
+        .filled()
+        .map(|(end, count)| (milliseconds(end), count))
+        .collect();
+    dict.set_item("buckets", buckets)?;
+    Ok(dict)
+}
+
+fn failure(error: &EngineError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        EngineError::Process(reason) => errors::process(reason),
+        EngineError::Sample(sample) => unreadable(sample, message),
+        EngineError::TooManyFailures { last, .. } => too_many(last, message),
+        EngineError::Closed => errors::named("EngineClosed", message),
+        EngineError::Panicked { .. } => errors::named("CorePanicked", message),
+        _ => PyValueError::new_err(message),
+    }
+}
+
+fn unreadable(sample: &SampleError, message: String) -> PyErr {
+    match &*sample.source {
+        StoreError::Missing { .. } => errors::named("SampleMissing", message),
+        StoreError::Corrupt { .. } => errors::named("SampleCorrupt", message),
+        StoreError::Closed => errors::named("EngineClosed", message),
+        _ => errors::named("StoreUnavailable", message),
+    }
+}
+
+/// `LoaderFailure` is an exception group: it takes the message and its members.
+fn too_many(last: &SampleError, message: String) -> PyErr {
+    Python::attach(|py| {
+        let member = unreadable(last, last.to_string()).into_value(py);
+        let group = py
+            .import("penstock._errors")
+            .and_then(|module| module.getattr("LoaderFailure"))
+            .and_then(|class| class.call1((message, vec![member])));
+        group.map_or_else(|error| error, PyErr::from_value)
+    })
+}

@@ -1,0 +1,3 @@
+"""Gives every test the services of `tests/harness`."""
+
+pytest_plugins = ["harness.fixtures"]

@@ -1,0 +1,145 @@
+"""Real worker processes on the parts of a test, and the faults that happen to them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from unit.jobs.stage import Stage
+
+from penstock import _native
+from penstock_server.domain.versions.publisher import parts_of
+from penstock_server.jobs.leases import OPEN_SHARD_STATES
+from penstock_server.manifests.families import FACTS
+from penstock_server.manifests.parts import PartStore
+from penstock_server.models import JobShard
+from penstock_server.settings import Settings
+
+STOP_SECONDS = 40
+Groups = dict[str, Any]
+
+
+def production_groups(folder: Path, *, database: str, redis_url: str, contact_points: list[str]) -> dict[str, Any]:
+    """PostgreSQL, Cassandra, and Celery on Redis."""
+    return {
+        "catalog": {"url": database},
+        "store": {"kind": "cql", "contact_points": contact_points, "replication_factor": 1},
+        "queue": {"kind": "celery", "redis_url": redis_url},
+        "events": {"kind": "redis", "redis_url": redis_url},
+        "ingest": {"allowed_roots": [str(folder)]},
+    }
+
+
+def settings_of(folder: Path, groups: Groups) -> Settings:
+    return Settings(data_folder=folder / "data", state_folder=folder / "state", **groups)
+
+
+class WorkerProcess:
+    """`penstock worker` with its log kept."""
+
+    def __init__(self, folder: Path, groups: Groups, *, number: int = 0, **worker: float) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        values = {
+            f"PENSTOCK_{group}__{key}".upper(): value if isinstance(value, str) else json.dumps(value)
+            for group, members in groups.items()
+            for key, value in members.items()
+        }
+        values["PENSTOCK_INGEST__ALLOWED_ROOTS"] = os.pathsep.join(groups["ingest"]["allowed_roots"])
+        if "contact_points" in groups.get("store", {}):
+            values["PENSTOCK_STORE__CONTACT_POINTS"] = ",".join(groups["store"]["contact_points"])
+        values |= {"PENSTOCK_DATA_FOLDER": str(folder / "data"), "PENSTOCK_STATE_FOLDER": str(folder / "state")}
+        values |= {f"PENSTOCK_WORKER_{key}".upper(): str(value) for key, value in worker.items()}
+        self.log = folder / f"worker{number}.log"
+        with self.log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "penstock_workers"],
+                env=kept | values,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """The machine is gone: every process of the worker at once."""
+        os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+
+    def stop(self) -> int:
+        if self.popen.poll() is None:
+            self.popen.terminate()
+        try:
+            return self.popen.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the worker did not end:\n{self.tail()}") from None
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+@contextmanager
+def worker(folder: Path, groups: Groups, *, number: int = 0, **options: float) -> Iterator[WorkerProcess]:
+    process = WorkerProcess(folder, groups, number=number, **options)
+    try:
+        yield process
+    except BaseException:
+        sys.stderr.write(f"--- {process.log.name}\n{process.tail()}\n")
+        raise
+    finally:
+        if process.popen.poll() is None:
+            process.stop()
+
+
+def shards(stage: Stage) -> list[JobShard]:
+    with stage.services.catalog.unit(is_read_only=True) as unit:
+        return list(unit.session.scalars(select(JobShard).order_by(JobShard.job_id, JobShard.ordinal)))
+
+
+def shard_in_work(stage: Stage, *, seconds: float = 180) -> JobShard:
+    """A shard that somebody has begun and not ended."""
+    found: list[JobShard] = []
+
+    def look() -> bool:
+        found[:] = [shard for shard in shards(stage) if shard.state == "leased" and shard.result is not None]
+        return bool(found)
+
+    stage.wait_until(look, seconds=seconds, what="a shard in work")
+    return found[0]
+
+
+def owner_pid(shard: JobShard) -> int:
+    assert shard.lease_owner is not None
+    return int(shard.lease_owner.split(":")[1])
+
+
+def seconds_until_taken_over(stage: Stage, shard: JobShard, *, seconds: float) -> float:
+    def is_taken() -> bool:
+        now = next(each for each in shards(stage) if each.id == shard.id)
+        return now.fence > shard.fence or now.state not in OPEN_SHARD_STATES
+
+    return stage.wait_until(is_taken, seconds=seconds, what="the take-over")
+
+
+def assert_whole(stage: Stage, folder: Path, *, count: int) -> None:
+    """One version with every file once, each with its own bytes, and nothing else in the store."""
+    (version,) = stage.versions()
+    assert (version.state, version.sample_count) == ("published", count)
+    parts = PartStore(stage.services.store, stage.project, dataset_id=stage.dataset_id)
+    rows = [row for part in parts_of(version) for row in parts.table(part, FACTS).to_pylist()]
+    root = folder.parent
+    expected = {
+        (path.parent.relative_to(root).as_posix(), path.name): _native.blake3(path.read_bytes())
+        for path in folder.rglob("*.png")
+    }
+    assert len(rows) == len({row["id"] for row in rows}) == count
+    assert {(row["source"], row["key"]): row["blake3:image"] for row in rows} == expected
+    assert stage.stored_objects() == {row["object:image"] for row in rows}
+    wanted = [(row["object:image"], "image", row["size:image"], row["xxh3:image"]) for row in rows]
+    native = stage.services.store.native(stage.project)
+    assert set(native.verify("samples", stage.dataset_id.bytes, wanted)) == {None}

@@ -1,0 +1,82 @@
+"""Whole ingests by Celery workers on PostgreSQL, Cassandra and Redis."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import redis
+from fault.conftest import PICTURES
+from fault.worker_processes import assert_whole, owner_pid, shard_in_work, shards, worker
+from unit.jobs.stage import Stage, write_pictures
+
+from penstock_server.domain.jobs.service import JobService
+from penstock_server.jobs.celery_queue import CeleryQueue
+from penstock_server.jobs.names import QUEUE
+
+END_SECONDS = 240
+
+
+def test_ingest_is_published_and_a_second_one_adds_nothing(
+    stage: Stage, groups: dict[str, Any], tmp_path: Path, pictures: Path
+) -> None:
+    with worker(tmp_path, groups, concurrency=2) as process:
+        first = stage.wait_for_end(stage.ingest(pictures), seconds=END_SECONDS)
+        assert (first.state, first.error) == ("succeeded", None)
+        assert first.result is not None
+        assert (first.result.version, first.result.sample_count) == (1, PICTURES)
+        assert_whole(stage, pictures, count=PICTURES)
+        objects, samples = stage.stored_objects(), stage.sample_ids()
+        second = stage.wait_for_end(stage.ingest(pictures), seconds=END_SECONDS)
+        assert second.result == first.result
+        assert (stage.stored_objects(), stage.sample_ids()) == (objects, samples)
+        assert len({shard.fence for shard in shards(stage)}) == 1
+        assert process.stop() == 0
+
+
+def test_failed_and_quarantined_files_are_told(
+    stage: Stage, groups: dict[str, Any], tmp_path: Path, pictures: Path
+) -> None:
+    few = pictures.parent / f"few-{tmp_path.name}"
+    write_pictures(few, 20)
+    (few / "cat" / "text.png").write_text("no picture")
+    with worker(tmp_path, groups, concurrency=1):
+        told = stage.wait_for_end(stage.ingest(few), seconds=END_SECONDS)
+        assert (told.state, [each.key for each in told.quarantined]) == ("succeeded", ["cat/text.png"])
+        for number in range(9):
+            (few / "cat" / f"text{number}.png").write_text("no picture")
+        failed = stage.wait_for_end(stage.ingest(few), seconds=END_SECONDS)
+    assert failed.error is not None
+    assert (failed.state, failed.error.code) == ("failed", "ingest.too_many_bad")
+    assert len(stage.versions()) == 1
+
+
+def test_running_job_is_cancelled_and_publishes_nothing(
+    stage: Stage, groups: dict[str, Any], tmp_path: Path, pictures: Path
+) -> None:
+    with worker(tmp_path, groups, concurrency=2, lease_seconds=4):
+        job_id = stage.ingest(pictures)
+        assert owner_pid(shard_in_work(stage)) > 0
+        with stage.services.catalog.unit() as unit:
+            JobService(unit, stage.services.queue, stage.services.bus).cancel(stage.actor, job_id)
+        job = stage.wait_for_end(job_id, seconds=60)
+    assert job.state == "cancelled"
+    assert stage.versions() == []
+
+
+def test_queue_counts_what_waits_and_says_when_it_is_away(stage: Stage, redis_url: str, pictures: Path) -> None:
+    queue = stage.services.queue
+    assert isinstance(queue, CeleryQueue)
+    assert queue.health() is None
+    assert queue.depth() == 0
+    stage.ingest(pictures)
+    assert queue.depth() == 1
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.llen(QUEUE) == 1
+
+
+def test_queue_that_is_away_never_fails_the_caller() -> None:
+    closed = CeleryQueue("redis://127.0.0.1:1/0")
+
+    closed.wake(uuid4())
+    assert closed.health() is not None
+    closed.close()

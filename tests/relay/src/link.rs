@@ -1,0 +1,72 @@
+//! Clocks that say when bytes may leave, so that a rate holds whatever the timers do.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// How far a late wake-up may be made good; more would be a burst that no link gives.
+const LATE: Duration = Duration::from_millis(50);
+
+pub const CHUNK_BYTES: usize = 128 * 1024;
+
+/// The line of one rate: it is free again when the last byte given to it has left.
+pub struct Clock {
+    free_at: Cell<Instant>,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        Self { free_at: Cell::new(Instant::now()) }
+    }
+
+    pub fn free_at(&self) -> Instant {
+        self.free_at.get()
+    }
+
+    /// Send these bytes; returns when the last of them has left. Who had to wait for the clock (`is_late`) starts
+    /// where the one before ended, not at the late moment when a timer woke it.
+    #[expect(clippy::cast_precision_loss, reason = "a chunk is small")]
+    pub fn charge(&self, now: Instant, bytes: usize, rate: f64, is_late: bool) -> Instant {
+        let earliest = if is_late { now.checked_sub(LATE).unwrap_or(now) } else { now };
+        let end = self.free_at.get().max(earliest) + Duration::from_secs_f64(bytes as f64 / rate);
+        self.free_at.set(end);
+        end
+    }
+}
+
+/// What all connections share in one direction; the turn is handed on first come, first served.
+pub struct Link {
+    pub clock: Clock,
+    pub turn: Mutex<()>,
+}
+
+impl Link {
+    pub fn new() -> Self {
+        Self { clock: Clock::new(), turn: Mutex::new(()) }
+    }
+}
+
+/// Bytes to take at once at this rate: about two milliseconds' worth, so that a narrow link is smooth and fair.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+pub fn chunk_bytes(rate: Option<f64>) -> usize {
+    rate.map_or(CHUNK_BYTES, |rate| ((rate * 0.002) as usize).clamp(1024, CHUNK_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_makes_good_a_late_wake_up_but_saves_nothing_while_idle() {
+        let clock = Clock::new();
+        let start = clock.free_at();
+        let second = Duration::from_secs(1);
+        assert_eq!(clock.charge(start, 1000, 1000.0, false), start + second);
+        let late = start + second + Duration::from_millis(10);
+        assert_eq!(clock.charge(late, 1000, 1000.0, true), start + 2 * second);
+        let idle = start + 10 * second;
+        assert_eq!(clock.charge(idle, 1000, 1000.0, false), idle + second);
+    }
+}

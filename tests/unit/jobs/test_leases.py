@@ -1,0 +1,5 @@
+from unit.jobs.lease_cases import LeaseCases
+
+
+class TestLeasesOnSqlite(LeaseCases):
+    """The cases, on the embedded catalog."""

@@ -1,0 +1,72 @@
+from typing import Any
+
+import pytest
+
+from penstock import _arguments
+from penstock._arguments import LoaderArguments
+from penstock._errors import ConfigError
+
+DEFAULTS: dict[str, Any] = {
+    "batch_size": 1, "shuffle": False, "drop_last": False, "pin_memory": False, "in_order": False, "seed": 0,
+    "fields": None, "columns": None, "decode": "auto", "output": "torch", "rank": None, "world_size": None,
+    "last_batch": None, "on_error": "raise", "prefetch_bytes": None, "run": None, "has_telemetry": True,
+    "torch_arguments": {},
+}  # fmt: skip
+
+
+def checked(**changes: Any) -> LoaderArguments:
+    return LoaderArguments.checked(**DEFAULTS | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 2.0}, "whole number"),
+        ({"batch_size": True}, "whole number"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 1 << 64}, "seed"),
+        ({"decode": "jpeg"}, "decode='jpeg'"),
+        ({"output": "tensorflow"}, "'torch', 'numpy'"),
+        ({"last_batch": "keep"}, "'drop', 'partial', 'pad'"),
+        ({"drop_last": True, "last_batch": "pad"}, "contradict"),
+        ({"on_error": "skip"}, "not there yet"),
+        ({"fields": "image"}, r"\['image'\]"),
+        ({"columns": ["a", "a"]}, "twice"),
+        ({"prefetch_bytes": 0}, "prefetch_bytes"),
+        ({"pin_memory": True, "output": "numpy"}, "pin_memory"),
+        ({"torch_arguments": {"collate_fn": list}}, "collate_fn is not taken by this loader yet"),
+        ({"torch_arguments": {"transform": list}}, "transform"),
+        ({"torch_arguments": {"max_displacement": 3}}, "in_order=True"),
+        ({"torch_arguments": {"sampler": []}}, "shuffle, seed"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        checked(**changes)
+
+
+def test_unknown_argument_is_a_type_error_as_always() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'"):
+        checked(torch_arguments={"batchsize": 3})
+
+
+def test_torch_arguments_are_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_arguments, "_explained_already", set())
+    with pytest.warns(UserWarning, match=r"num_workers=8 has no effect"):
+        checked(torch_arguments={"num_workers": 8})
+    checked(torch_arguments={"num_workers": 8})
+    with pytest.warns(UserWarning, match="prefetch_bytes"):
+        checked(torch_arguments={"prefetch_factor": 2})
+
+
+def test_torch_defaults_are_silent() -> None:
+    checked(torch_arguments={"num_workers": 0, "collate_fn": None, "prefetch_factor": None, "timeout": 0})
+
+
+@pytest.mark.parametrize(
+    ("changes", "world_size", "expected"),
+    [({}, 1, "partial"), ({}, 2, "pad"), ({"drop_last": True}, 2, "drop"), ({"last_batch": "partial"}, 2, "partial")],
+)
+def test_last_batch_depends_on_the_world(changes: dict[str, Any], world_size: int, expected: str) -> None:
+    assert checked(**changes).effective_last_batch(world_size) == expected

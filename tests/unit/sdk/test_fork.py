@@ -1,0 +1,94 @@
+"""A loader belongs to its process: in a fork it raises at once, and a new one works there."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import _errors as errors
+
+
+def in_fork(check: Callable[[], None]) -> None:
+    """Run `check` in a forked child and fail with what it printed when it fails or hangs."""
+    reading, writing = os.pipe()
+    # The threads of this process are what the test is about.
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        code = 1
+        try:
+            check()
+            code = 0
+        except BaseException:
+            os.write(writing, traceback.format_exc().encode()[-4000:])
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as output:
+        text = output.read().decode()
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, text
+
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+    pytest.mark.skipif(sys.platform != "linux", reason="fork"),
+]
+
+
+def expect_forked(use: Callable[[], object]) -> None:
+    with pytest.raises(errors.ForkedProcess, match="make the loader inside the child"):
+        use()
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_loader_of_the_parent_raises_in_the_child(training: Any, is_running: bool) -> None:
+    with training.api.client().loader("demo", split="train", batch_size=8, output="numpy", telemetry=False) as loader:
+        running = iter(loader)
+        if is_running:
+            next(running)
+
+        def check() -> None:
+            expect_forked(lambda: next(running))
+            expect_forked(lambda: next(iter(loader)))
+            expect_forked(lambda: len(loader))
+            loader.close()
+
+        in_fork(check)
+        assert sum(1 for _ in running) == (12 if is_running else 13)
+
+
+def test_new_loader_in_the_child_works(lmdb_training: Any) -> None:
+    options: dict[str, Any] = {"split": "train", "batch_size": 8, "output": "numpy", "telemetry": False}
+    lmdb_training.api.answer("POST", "/loaders/resolve", lmdb_training.plan())
+    with lmdb_training.api.client().loader("demo", **options) as loader:
+        next(iter(loader))
+
+        def check() -> None:
+            with lmdb_training.api.client().loader("demo", **options) as own:
+                assert sum(len(batch["ids"]) for batch in own) == 101
+
+        in_fork(check)
+        assert sum(len(batch["ids"]) for batch in loader) == 101
+
+
+def test_torch_worker_processes_get_the_error(training: Any) -> None:
+    import torch
+
+    class Wrapped(torch.utils.data.IterableDataset[Any]):
+        def __init__(self, loader: Any) -> None:
+            self.loader = loader
+
+        def __iter__(self) -> Any:
+            return iter(self.loader)
+
+    with training.api.client().loader("demo", split="train", batch_size=8, telemetry=False) as loader:
+        workers = torch.utils.data.DataLoader(
+            Wrapped(loader), batch_size=None, num_workers=1, multiprocessing_context="fork"
+        )
+        with pytest.raises(errors.ForkedProcess, match="torch DataLoader"):
+            next(iter(workers))
