@@ -1,8 +1,8 @@
 import react from '@vitejs/plugin-react';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
-import { strictHtml } from './vite/strict-html';
-import { themeScript } from './vite/theme-script';
+import { strictHtml } from './vite/strict-html.ts';
+import { themeScript } from './vite/theme-script.ts';
 
 const apiUrl = process.env.PENSTOCK_URL ?? 'http://127.0.0.1:8080';
 
@@ -25,7 +25,9 @@ export default defineConfig({
     include: ['{src,vite}/**/*.test.{ts,tsx}'],
     restoreMocks: true,
     testTimeout: 60_000,
-    env: { DEBUG_PRINT_LIMIT: '1500' },
+    env: { DEBUG_PRINT_LIMIT: '0' },
     maxWorkers: 2,
+    // The page's modules are loaded once a worker, not once a file: the setup resets what they hold.
+    isolate: false,
   },
 });

@@ -58,7 +58,7 @@ def test_every_sample_of_all_subsets_comes_exactly_once(client: penstock.Client)
 
 def test_pictures_masks_and_labels_belong_together(client: penstock.Client, deployment: Deployment) -> None:
     rows = catalog_rows(client)
-    folder = Path(deployment.environment["PENSTOCK_DATA_FOLDER"]) / "demo"
+    folder = Path(deployment.environment["PENSTOCK_DATA_FOLDER"])
     with client.loader("demo", split="val", batch_size=50, shuffle=True, output="numpy") as loader:
         names = loader.categories["tumor"]
         for batch in loader:
@@ -66,7 +66,7 @@ def test_pictures_masks_and_labels_belong_together(client: penstock.Client, depl
             for number, sample_id in enumerate(batch.id_strings()):
                 row = rows[sample_id]
                 assert names[batch["tumor"][number]] == row["tumor"]
-                source = folder / row["key"]
+                source = folder / row["source"] / row["key"]
                 expected = np.asarray(Image.open(source).convert("RGB")).transpose(2, 0, 1)
                 assert np.array_equal(batch["image"][number], expected), row["key"]
                 assert batch["mask"][number].shape == (96, 96)
@@ -168,7 +168,7 @@ def test_ingest_split_and_load_of_own_pictures_through_the_command_line(
     again = json.loads(run_penstock(deployment, "ingest", "pets", str(folder), "--label", "label", "--json"))
     assert again["result"]["version"] == job["result"]["version"]
 
-    run_penstock(deployment, "splits", "create", "pets", "halves", "--subset", "a=0.5", "--subset", "b=0.5", "--json")
+    run_penstock(deployment, "splits", "create", "pets", "halves", "a=0.5", "b=0.5", "--json")
     with client.loader("pets", split="a", batch_size=8, output="numpy") as loader:
         assert sum(len(batch["ids"]) for batch in loader) == 20
         assert sorted(loader.categories["label"]) == ["cat", "dog"]

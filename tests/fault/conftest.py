@@ -1,6 +1,5 @@
 """Production parts for a test: PostgreSQL, Cassandra, Redis and a folder of pictures."""
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from unit.jobs.stage import Stage, open_stage, write_pictures
 
 from harness.cassandra.cluster import CassandraCluster
 
-PICTURES = 2_000
+PICTURES = 1_200
 
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four shards of pictures."""
+    """Three shards of pictures."""
     folder = tmp_path_factory.mktemp("pictures") / "animals"
     write_pictures(folder, PICTURES, side=48)
     return folder
@@ -35,9 +34,6 @@ def groups(
 @pytest.fixture
 def stage(tmp_path: Path, groups: dict[str, Any], cassandra: CassandraCluster) -> Iterator[Stage]:
     stage = open_stage(settings_of(tmp_path, groups))
-    for _ in range(5):  # TEMP
-        with contextlib.suppress(Exception):
-            stage.services.store.ensure_project(stage.project)
     yield stage
     keyspace = stage.project.keyspace
     stage.services.close()

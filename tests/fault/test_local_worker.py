@@ -1,7 +1,6 @@
 """The embedded worker: a real process on SQLite and LMDB."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,7 +79,7 @@ def test_worker_ends_with_its_parent(local: Stage, tmp_path: Path) -> None:
         "time.sleep(600)\n"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    environment |= {"PENSTOCK_DATA_FOLDER": str(local.settings.data_folder)}
+    environment |= {"PENSTOCK_DATA_FOLDER": str(local.settings.data_folder), "PENSTOCK_LOG__LEVEL": "info"}
     with (tmp_path / "log").open("wb") as log:
         parent = subprocess.Popen(
             [sys.executable, "-c", command], stdout=subprocess.PIPE, stderr=log, env=environment, text=True
@@ -88,9 +87,12 @@ def test_worker_ends_with_its_parent(local: Stage, tmp_path: Path) -> None:
         assert parent.stdout is not None
         with parent.stdout as lines:
             child_pid = int(lines.readline())
-    local.wait_until(lambda: "worker.started" in (tmp_path / "log").read_text(), seconds=120, what="the worker's start")
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    try:
+        log_file = tmp_path / "log"
+        local.wait_until(lambda: "worker.started" in log_file.read_text(), seconds=120, what="the worker's start")
+    finally:
+        parent.kill()
+        parent.wait()
     local.wait_until(lambda: not _is_running(child_pid), seconds=30, what="the worker's end")
 
 

@@ -54,6 +54,7 @@ class WorkerProcess:
         if "contact_points" in groups.get("store", {}):
             values["PENSTOCK_STORE__CONTACT_POINTS"] = ",".join(groups["store"]["contact_points"])
         values |= {"PENSTOCK_DATA_FOLDER": str(folder / "data"), "PENSTOCK_STATE_FOLDER": str(folder / "state")}
+        values["PENSTOCK_LOG__LEVEL"] = "info"
         values |= {f"PENSTOCK_WORKER_{key}".upper(): str(value) for key, value in worker.items()}
         self.log = folder / f"worker{number}.log"
         with self.log.open("wb") as log:

@@ -43,7 +43,6 @@ def celery_settings() -> dict[str, Any]:
             "socket_connect_timeout": _CONNECT_TIMEOUT_SECONDS,
             "socket_timeout": 30,
             "socket_keepalive": True,
-            "retry_policy": {"timeout": 5.0},
         },
     }
 
@@ -54,6 +53,9 @@ class CeleryQueue:
     def __init__(self, redis_url: str) -> None:
         self._celery = Celery("penstock", broker=redis_url, set_as_current=False)
         self._celery.conf.update(celery_settings())
+        # A caller waits for the answer of a request, so one more try is all that a broker gets.
+        once = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1}
+        self._celery.conf.broker_transport_options |= {**once, "connect_retries_timeout": _CONNECT_TIMEOUT_SECONDS}
 
     def wake(self, job_id: UUID) -> None:
         try:
@@ -70,7 +72,6 @@ class CeleryQueue:
     def health(self) -> str | None:
         try:
             with self._celery.connection_for_write() as connection:
-                connection.ensure_connection(max_retries=1, timeout=_CONNECT_TIMEOUT_SECONDS)
                 connection.default_channel.client.ping()
         except (KombuError, OperationalError, RedisError, OSError) as error:
             return f"Redis does not answer ({type(error).__name__})"

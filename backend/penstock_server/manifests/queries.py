@@ -33,9 +33,10 @@ class StaleCopy(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """A total order: an integer expression of ours, ties by manifest row."""
+    """A total order: an integer expression of ours, ties by manifest row; a rank counts 0, 1, 2... over all rows."""
 
     expression: str
+    is_rank: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class QueryCopy:
                 return Order("random")
             # An odd factor permutes the 64-bit numbers; the product of 64 and 62 bits fits into HUGEINT.
             factor = (seed * 0x9E3779B97F4A7C15 % _U64 >> 2) | 1
-            return Order(f"((mix::HUGEINT * {factor}) % {_U64})")
+            return Order(f"((mix::HUGEINT * {factor}) % {_U64})", is_rank=False)
         column = self.columns.get(name.removeprefix("-"))
         if column is None or column.rank is None:
             orderable = [item.name for item in self.columns.columns if item.rank is not None]
@@ -123,12 +124,27 @@ class QueryCopy:
             sign = "<" if is_backward else ">"
             conditions.append(f"({order.expression}, manifest_row) {sign} (?, ?)")
             parameters += [after.key, after.manifest_row]
+        if offset and order.is_rank and where.sql == "TRUE":
+            # Without a filter a jump is a look-up, not a sort of all that lies before it.
+            conditions.append(f"{order.expression} >= ?")
+            parameters.append(offset)
+            offset = 0
         direction = "DESC" if is_backward else "ASC"
-        sql = (
-            f"SELECT *, {order.expression} AS order_key FROM samples WHERE {' AND '.join(conditions)} "
-            f"ORDER BY order_key {direction}, manifest_row {direction} LIMIT ? OFFSET ?"
+        places = self._rows(
+            f"SELECT rowid, {order.expression} AS order_key FROM samples WHERE {' AND '.join(conditions)} "
+            f"ORDER BY order_key {direction}, manifest_row {direction} LIMIT ? OFFSET ?",
+            [*parameters, limit, offset],
         )
-        return self._table(sql, [*parameters, limit, offset]).to_pylist()
+        return self._whole_rows(places)
+
+    def _whole_rows(self, places: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+        """Wide rows are read for the page alone; sorting them all is what makes a list slow."""
+        if not places:
+            return []
+        marks = ", ".join("?" for _ in places)
+        sql = f"SELECT *, rowid AS place FROM samples WHERE rowid IN ({marks})"
+        found = {row["place"]: row for row in self._table(sql, [place for place, _ in places]).to_pylist()}
+        return [{**found[place], "order_key": int(key)} for place, key in places]
 
     def sample(self, sample_id: UUID) -> dict[str, Any] | None:
         """The row of one sample, by the index on its id."""

@@ -20,6 +20,8 @@ export function AppProviders({ queryClient, children }: AppProvidersProps) {
       colorSchemeManager={colorSchemeManager}
       defaultColorScheme="auto"
       getStyleNonce={cspNonce}
+      // Tests do not wait for transitions.
+      env={import.meta.env.MODE === 'test' ? 'test' : 'default'}
     >
       <QueryClientProvider client={queryClient}>
         {children}

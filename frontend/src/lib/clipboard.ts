@@ -22,6 +22,7 @@ function copyBySelection(text: string): boolean {
   area.readOnly = true;
   area.className = 'visually-hidden';
   host.append(area);
+  area.focus();
   area.select();
   try {
     return document.execCommand('copy');

@@ -32,8 +32,10 @@ window.ResizeObserver = StillObserver as unknown as typeof ResizeObserver;
 Element.prototype.scrollTo = () => undefined;
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;
-Object.defineProperty(HTMLElement.prototype, 'offsetWidth', { get: () => 1200 });
-Object.defineProperty(HTMLElement.prototype, 'offsetHeight', { get: () => 800 });
+for (const kind of ['offset', 'client']) {
+  Object.defineProperty(HTMLElement.prototype, `${kind}Width`, { get: () => 1200 });
+  Object.defineProperty(HTMLElement.prototype, `${kind}Height`, { get: () => 800 });
+}
 
 // Machines that run everything at once are slow, not wrong.
 configure({ asyncUtilTimeout: 10_000 });

@@ -139,7 +139,7 @@ class Dataset:
     ) -> "pa.Table":
         """Samples as an Arrow table: id, source, key, row, then the metadata columns.
 
-        >>> client.dataset("demo").samples("site = 'B' AND tumor = 'yes'", limit=100)     # doctest: +SKIP
+        >>> client.dataset("demo").samples("site = 'Lund' AND tumor = 'yes'", limit=100)     # doctest: +SKIP
         """
         from penstock._browse import samples_table
 

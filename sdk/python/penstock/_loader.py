@@ -200,7 +200,7 @@ class Loader:
         except Exception as error:
             self._meter.count_error()
             self._note_failure(error)
-            # What cannot be read uses up its step: whoever goes on after the error stays in step with other ranks.
+            # What cannot be read uses up its step: a loop that goes on after errors still comes to its end.
             if isinstance(error, StoreError):
                 self._count_step()
             raise

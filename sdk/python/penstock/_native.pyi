@@ -6,6 +6,19 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, final
 
 from typing_extensions import Buffer, CapsuleType
 
+__all__ = [
+    "Arena",
+    "Batch",
+    "Engine",
+    "Order",
+    "Store",
+    "__version__",
+    "blake3",
+    "digest_in_id_order",
+    "row_hashes",
+    "xxh3_64",
+]
+
 __version__: str
 
 class _Array(Protocol):
@@ -28,7 +41,7 @@ def xxh3_64(data: _Bytes, /) -> int:
 def row_hashes(table: _ArrowStream, /) -> bytes:
     """The canonical hash of every row of an Arrow table: 16 bytes a row.
 
-    `table` is anything with `__arrow_c_stream__`: a pyarrow Table or RecordBatch, a polars frame.
+    `table` is anything with `__arrow_c_stream__`: a pyarrow table or record batch, a polars frame.
     Raises ValueError for a column whose type has no canonical encoding.
     """
 

@@ -1,5 +1,6 @@
 """Whole ingests by Celery workers on PostgreSQL, Cassandra and Redis."""
 
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,6 +13,8 @@ from unit.jobs.stage import Stage, write_pictures
 from penstock_server.domain.jobs.service import JobService
 from penstock_server.jobs.celery_queue import CeleryQueue
 from penstock_server.jobs.names import QUEUE
+from penstock_workers.app import WorkerProcess
+from penstock_workers.settings import WorkerSettings
 
 END_SECONDS = 240
 
@@ -72,6 +75,21 @@ def test_queue_counts_what_waits_and_says_when_it_is_away(stage: Stage, redis_ur
     assert queue.depth() == 1
     with redis.Redis.from_url(redis_url) as client:
         assert client.llen(QUEUE) == 1
+
+
+def test_sweeper_sends_a_lost_wake_up_again_and_piles_none_up(stage: Stage, redis_url: str, pictures: Path) -> None:
+    queue = stage.services.queue
+    assert isinstance(queue, CeleryQueue)
+    stage.ingest(pictures)
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+    process = WorkerProcess(stage.settings, WorkerSettings(sweep_seconds=0.1))
+    try:
+        stage.wait_until(lambda: queue.depth() == 1, seconds=30, what="the wake-up")
+        time.sleep(2)
+        assert queue.depth() == 1
+    finally:
+        process.close()
 
 
 def test_queue_that_is_away_never_fails_the_caller() -> None:

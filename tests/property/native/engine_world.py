@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from penstock._native import Batch, Engine, Store, xxh3_64
 
 DATASET = bytes(range(16))
@@ -34,14 +35,18 @@ class EngineWorld:
         self.n = n
         self.most_bytes = most_bytes
         self.name = f"engine-world-{next(_worlds)}"
+        self.fill(self.store())
+
+    def fill(self, store: Store) -> None:
+        """Write all samples into a store."""
         objects = []
-        for i in range(n):
+        for i in range(self.n):
             image, mask = ((field, self.content(field, i)) for field in FIELDS)
             if i % 3 == 0:
                 objects += [(derived("object", i), [image]), (derived("mask", i), [mask])]
             else:
                 objects.append((derived("object", i), [image, mask]))
-        self.store().write("samples", DATASET, objects)
+        store.write("samples", DATASET, objects)
 
     def content(self, field: str, index: int) -> bytes:
         """The bytes of one field of one sample."""
@@ -111,7 +116,7 @@ class EngineWorld:
 def epoch_of(engine: Engine, epoch: int) -> list[Batch]:
     """All batches of one epoch, acknowledged."""
     engine.start_epoch(epoch)
-    batches = []
+    batches: list[Batch] = []
     while (batch := engine.next_batch()) is not None:
         assert (batch.epoch, batch.step) == (epoch, len(batches))
         engine.ack(batch.seq)

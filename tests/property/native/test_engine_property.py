@@ -32,7 +32,7 @@ ENGINE = st.fixed_dictionaries(
         "shuffle": st.booleans(),
         "seed": st.integers(0, 2**64 - 1),
         "max_displacement": st.integers(1, 9),
-        "window_bytes": st.integers(1, 5000),
+        "window_bytes": st.none() | st.integers(1, 5000),
         "prefetch_bytes": st.integers(900, 9000),
         "prefetch_next_epoch": st.booleans(),
         "fields": st.sampled_from([("image",), ("image", "mask"), ("mask",), ()]),

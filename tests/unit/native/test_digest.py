@@ -136,7 +136,7 @@ def test_date_hashes_as_midnight() -> None:
     ],
     ids=["decimal", "struct", "time", "list of struct"],
 )
-def test_column_without_encoding_is_named(array: pa.Array[Any]) -> None:
+def test_column_without_encoding_is_named(array: "pa.Array[Any]") -> None:
     with pytest.raises(ValueError, match='"odd"'):
         row_hashes(pa.table({"odd": array}))
 

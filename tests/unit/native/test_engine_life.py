@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from penstock._errors import EngineClosed
 from property.native.engine_world import EngineWorld, epoch_of
+
+from penstock._errors import EngineClosed
 
 TESTS = Path(__file__).parents[2]
 
@@ -43,7 +44,7 @@ def test_close_ends_within_two_seconds_with_500_reads_in_flight(world: EngineWor
     engine = world.engine(world.store(delay_ms=[60_000, 60_000]), fields=("image",))
     engine.start_epoch(0)
     deadline = time.monotonic() + 10
-    while int(str(engine.stats()["inflight_samples"])) < 500:
+    while engine.stats()["inflight_samples"] < 500:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     started = time.monotonic()

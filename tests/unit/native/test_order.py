@@ -1,6 +1,7 @@
 """The order of an epoch, seen from Python."""
 
 import pytest
+
 from penstock._native import Order
 
 

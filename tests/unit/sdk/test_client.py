@@ -1,4 +1,3 @@
-import json
 import pickle
 from typing import Any
 
@@ -194,7 +193,6 @@ def test_client_without_its_token_in_text_and_pickle(api: Any, monkeypatch: pyte
     assert again.base_url == "http://127.0.0.1:9"
     assert again._transport.config.token == "pst_other"
     assert again._transport.config.dataset == "demo"
-    json.dumps(again.base_url)
 
 
 def test_store_password_of_a_plan_is_not_in_its_text(api: Any, training: Any) -> None:

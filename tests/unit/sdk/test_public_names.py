@@ -52,10 +52,8 @@ def test_one_version_number() -> None:
     assert penstock.__version__ == project["version"]
 
 
-@pytest.mark.parametrize(
-    "module", ["penstock", "penstock._batch", "penstock._client", "penstock._loader", "penstock._jobs"]
-)
+@pytest.mark.parametrize("module", ["penstock._batch", "penstock._client"])
 def test_examples_in_docstrings_run(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(module))
     assert failed == 0
-    assert tried >= 0
+    assert tried > 0

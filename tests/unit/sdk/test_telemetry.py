@@ -187,7 +187,6 @@ def test_exception_of_the_training_is_told(training: Any) -> None:
 
 def test_script_that_just_ends_sends_its_last_point(lmdb_training: Any, tmp_path: Any) -> None:
     """No `close`, no `with`: the end of the interpreter is enough."""
-    import json
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
     api = lmdb_training.api
@@ -231,4 +230,3 @@ print(sum(len(batch["ids"]) for batch in loader))
     assert sum(point.samples for point in points(api)) == 101
     assert api.bodies("POST", "/loaders/loader-1/end") == [{"state": "ended"}]
     assert time.monotonic() - began < 30
-    json.dumps(api.bodies("POST", "/loaders"))

@@ -40,8 +40,11 @@ export async function readStream(options: StreamOptions): Promise<StreamEnd> {
     if (response.status === 401) return 'unauthenticated';
     if (!response.ok || response.body === null) return 'closed';
     options.onOpen();
-    await pump(response.body, options.onEvent, heard);
-    return 'closed';
+    const reader = response.body.getReader();
+    const cancel = () => void reader.cancel().catch(() => undefined);
+    signal.addEventListener('abort', cancel);
+    await pump(reader, options.onEvent, heard);
+    return options.signal.aborted ? 'aborted' : 'closed';
   } catch {
     return options.signal.aborted ? 'aborted' : 'closed';
   } finally {
@@ -50,11 +53,10 @@ export async function readStream(options: StreamOptions): Promise<StreamEnd> {
 }
 
 async function pump(
-  body: ReadableStream<Uint8Array>,
+  reader: ReadableStreamDefaultReader<Uint8Array>,
   onEvent: (event: ServerEvent) => void,
   heard: () => void,
 ): Promise<void> {
-  const reader = body.getReader();
   const decoder = new TextDecoder();
   const parser = new SseParser();
   for (;;) {

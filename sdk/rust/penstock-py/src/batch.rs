@@ -29,8 +29,7 @@ impl PyBatch {
             .ok_or_else(|| {
                 let names: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
                 PyKeyError::new_err(format!(
-                    "this batch has no field {name:?}, only {}",
-                    names.join(", ")
+                    "this batch has no field {name:?}; its fields are {names:?}"
                 ))
             })
     }

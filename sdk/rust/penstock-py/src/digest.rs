@@ -31,7 +31,7 @@ pub fn xxh3_64(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// The canonical hash of every row of an Arrow table: 16 bytes a row.
 ///
-/// `table` is anything with `__arrow_c_stream__`: a pyarrow Table or RecordBatch, a polars frame.
+/// `table` is anything with `__arrow_c_stream__`: a pyarrow table or record batch, a polars frame.
 #[pyfunction]
 #[pyo3(signature = (table, /))]
 pub fn row_hashes<'py>(

@@ -84,12 +84,12 @@ impl PyStore {
         &self,
         py: Python<'_>,
         table: &str,
-        dataset_id: PyBackedBytes,
+        dataset_id: &[u8],
         objects: Vec<(PyBackedBytes, NamedBuffers<'_>)>,
     ) -> PyResult<()> {
         let request = WriteRequest {
             table: table_of(table)?,
-            dataset_id: id_of("dataset_id", &dataset_id)?,
+            dataset_id: id_of("dataset_id", dataset_id)?,
             objects: objects
                 .into_iter()
                 .map(|(object_id, fields)| new_object(&object_id, fields))
@@ -104,13 +104,13 @@ impl PyStore {
         &self,
         py: Python<'py>,
         table: &str,
-        dataset_id: PyBackedBytes,
+        dataset_id: &[u8],
         object_ids: Vec<PyBackedBytes>,
         fields: Option<Vec<PyBackedStr>>,
     ) -> PyResult<Vec<Option<Bound<'py, PyDict>>>> {
         let table = table_of(table)?;
-        let dataset_id = id_of("dataset_id", &dataset_id)?;
-        let object_ids = ids_of(&object_ids)?;
+        let dataset_id = id_of("dataset_id", dataset_id)?;
+        let object_ids = ids_of(object_ids)?;
         let fields = fields_of(fields)?;
         let records: Vec<Option<Record>> = self.run(py, |store| async move {
             stream::iter(object_ids)
@@ -141,11 +141,11 @@ impl PyStore {
         &self,
         py: Python<'_>,
         table: &str,
-        dataset_id: PyBackedBytes,
+        dataset_id: &[u8],
         expected: Vec<(PyBackedBytes, PyBackedStr, u64, u64)>,
     ) -> PyResult<Vec<Option<String>>> {
         let table = table_of(table)?;
-        let dataset_id = id_of("dataset_id", &dataset_id)?;
+        let dataset_id = id_of("dataset_id", dataset_id)?;
         let expected = expected
             .into_iter()
             .map(|(object_id, field, size_bytes, xxh3)| {
@@ -167,12 +167,12 @@ impl PyStore {
         &self,
         py: Python<'_>,
         table: &str,
-        dataset_id: PyBackedBytes,
+        dataset_id: &[u8],
         object_ids: Vec<PyBackedBytes>,
     ) -> PyResult<()> {
         let table = table_of(table)?;
-        let dataset_id = id_of("dataset_id", &dataset_id)?;
-        let object_ids = ids_of(&object_ids)?;
+        let dataset_id = id_of("dataset_id", dataset_id)?;
+        let object_ids = ids_of(object_ids)?;
         self.run(py, |store| async move {
             store.delete(table, dataset_id, object_ids).await
         })
@@ -183,10 +183,10 @@ impl PyStore {
         &self,
         py: Python<'py>,
         table: &str,
-        dataset_id: PyBackedBytes,
+        dataset_id: &[u8],
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let table = table_of(table)?;
-        let dataset_id = id_of("dataset_id", &dataset_id)?;
+        let dataset_id = id_of("dataset_id", dataset_id)?;
         let ids = self.run(
             py,
             |store| async move { store.scan(table, dataset_id).await },
@@ -266,10 +266,10 @@ fn new_object(object_id: &[u8], fields: NamedBuffers<'_>) -> PyResult<NewObject>
     })
 }
 
-fn ids_of(object_ids: &[PyBackedBytes]) -> PyResult<Vec<Id>> {
+fn ids_of(object_ids: Vec<PyBackedBytes>) -> PyResult<Vec<Id>> {
     object_ids
-        .iter()
-        .map(|object_id| id_of("object_id", object_id))
+        .into_iter()
+        .map(|object_id| id_of("object_id", &object_id))
         .collect()
 }
 

@@ -145,6 +145,16 @@ def test_seed_changes_the_result_and_the_same_seed_does_not() -> None:
     assert solved(1) != solved(2)
 
 
+def test_assignment_golden_vector() -> None:
+    """Whole solutions are written down too: the same recipe must give the same patients in every release."""
+    units = [Unit((f"p{index:02}",), 10 + index % 4, ((index % 2, 10 + index % 4),)) for index in range(12)]
+    sizes = subset_sizes(sum(unit.size for unit in units), [0.6, 0.2, 0.2], [None] * 3)
+    where = assign_groups(units, [tie_hash(7, unit.key) for unit in units], sizes)
+    assert "".join(map(str, where)) == "002200010010"
+    singles = assign_singles([("a",)] * 6 + [("b",)] * 6, [tie_hash(7, ["s", str(n)]) for n in range(12)], [7, 3])
+    assert singles == [0, -1, 0, 1, 0, 0, 0, -1, 0, 0, 1, 1]
+
+
 def test_fewer_groups_than_subsets_says_what_would_do() -> None:
     units = [Unit(("a",), 50, ()), Unit(("b",), 50, ())]
     with pytest.raises(Infeasible, match="use at most 2 subsets"):

@@ -51,8 +51,7 @@ export function RunCard({ run, minutes, isPaused, isOpenAtFirst }: RunCardProps)
           </Button>
         </Group>
         <p className={classes.verdict} data-tone={verdict.tone} data-testid="verdict">
-          <strong>{verdict.headline}</strong>
-          <span>{verdict.reason}</span>
+          <strong>{verdict.headline}</strong> <span>{verdict.reason}</span>
         </p>
         <RunFigures run={run} series={series.data ?? []} />
         <Collapse expanded={isOpen}>

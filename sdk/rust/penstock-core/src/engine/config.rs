@@ -12,6 +12,9 @@ use crate::plan::{Division, Done, EpochPlan, LastBatch, PlanError, Rank};
 /// Up to this many samples may fail in an epoch before their share is looked at.
 pub const FREE_FAILURES: u64 = 8;
 
+/// Members looked at to expect the size of a batch before the first one.
+const EXPECTATION_SAMPLES: u64 = 64;
+
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
@@ -125,6 +128,24 @@ impl EngineConfig {
             Order::identity(count)
         };
         EpochPlan::new(order, done, self.rank, self.batch_size, self.last_batch)
+    }
+
+    /// What a batch will need in the arena, judged by a few members.
+    pub(super) fn expected_batch_bytes(&self) -> u64 {
+        let count = self.members.len();
+        let looked_at = EXPECTATION_SAMPLES.min(count).max(1);
+        let step = count / looked_at;
+        let bytes: u64 = (0..looked_at)
+            .map(|i| self.members.size_bytes(i * step))
+            .sum();
+        bytes / looked_at * self.batch_size.min(count)
+    }
+
+    /// Returned blocks that are kept for the next batches: a share of the budget, or a few batches.
+    pub(super) fn idle_blocks_bytes(&self) -> usize {
+        let batches = self.expected_batch_bytes().saturating_mul(2);
+        let bytes = (self.prefetch_bytes / 4).max(batches);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Batches by which a sample may come late: none when the order is kept.

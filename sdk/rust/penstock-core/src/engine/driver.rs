@@ -79,8 +79,19 @@ pub(super) struct Work {
     runs: VecDeque<Run>,
     generation: u64,
     held_bytes: u64,
+    /// The most that a batch has needed in the arena; at first what is to be expected.
+    largest_batch_bytes: u64,
     donor: Option<Donor>,
     last_command: Option<Instant>,
+}
+
+impl Work {
+    pub fn new(config: &EngineConfig) -> Self {
+        Self {
+            largest_batch_bytes: config.expected_batch_bytes(),
+            ..Self::default()
+        }
+    }
 }
 
 enum Event {
@@ -202,7 +213,8 @@ impl Driver {
     /// on its way into a batch, the batch it waits for may go over: a batch larger than the budget
     /// would never come otherwise.
     fn has_room(&self, index: usize, cost_bytes: u64) -> bool {
-        if self.work.held_bytes + cost_bytes <= self.config.prefetch_bytes {
+        let after = self.work.held_bytes + cost_bytes + self.copy_room_bytes();
+        if after <= self.config.prefetch_bytes {
             return true;
         }
         let run = &self.work.runs[index];
@@ -211,6 +223,13 @@ impl Driver {
             && run.ready.is_empty()
             && self.work.copies.is_empty()
             && self.exchange.ready_len() == 0
+    }
+
+    /// Kept free for the copies that may start: while it is made, a batch is in memory twice.
+    fn copy_room_bytes(&self) -> u64 {
+        let idle_copies = MAX_COPIES.saturating_sub(self.work.copies.len()) as u64;
+        let room = idle_copies * self.work.largest_batch_bytes;
+        room.min(self.config.prefetch_bytes / 4)
     }
 
     fn cut(&mut self) {
@@ -245,7 +264,9 @@ impl Driver {
             pool: self.pool.clone(),
             stats: Arc::clone(&self.stats),
         };
-        self.work.held_bytes += assembly.arena_bytes();
+        let arena_bytes = assembly.arena_bytes();
+        self.work.held_bytes += arena_bytes;
+        self.work.largest_batch_bytes = self.work.largest_batch_bytes.max(arena_bytes);
         let copy = tokio::task::spawn_blocking(move || assembly.run());
         self.work.copies.push(copy);
     }

@@ -162,8 +162,7 @@ impl Engine {
         set(&stats.gauges.lanes, store.lanes() as u64);
         let exchange = Arc::new(Exchange::default());
         let failures = Arc::new(Failures::default());
-        // What Python hands back is kept for the next batches, but never more than is read ahead.
-        let pool = Pool::new(usize::try_from(config.prefetch_bytes).unwrap_or(usize::MAX));
+        let pool = Pool::new(config.idle_blocks_bytes());
         let (sender, commands) = unbounded_channel();
         let driver = Driver {
             reader: Arc::new(Reader {
@@ -177,13 +176,13 @@ impl Engine {
                 Some(limit_bytes) => Box::new(FixedWindow::new(limit_bytes)),
                 None => Box::new(AdaptiveWindow::new(config.prefetch_bytes)),
             },
+            work: Work::new(&config),
             config: Arc::clone(&config),
             exchange: Arc::clone(&exchange),
             stats: Arc::clone(&stats),
             failures: Arc::clone(&failures),
             pool: pool.clone(),
             commands,
-            work: Work::default(),
         };
         let watched = Arc::clone(&exchange);
         runtime.spawn(async move {

@@ -178,57 +178,61 @@ impl Reader {
         object: &ObjectRequest,
     ) -> Result<Record, SampleError> {
         let started = Instant::now();
-        let mut random = Random::from_entropy();
         let mut consistency = Consistency::One;
         let mut attempts = 0;
         let mut pause = FIRST_PAUSE;
-        loop {
-            add(&self.stats.counters.requests, 1);
-            let read = ReadRequest {
-                table: Table::Samples,
-                dataset_id: self.dataset_id,
-                object_id: object.object_id,
-                fields: Fields::Named(object.group.names.clone()),
-                consistency,
-            };
-            let error = match self.store.read(read).await {
+        let error = loop {
+            match self.ask(object, consistency).await {
                 Ok(record) => {
                     attempts += record.attempts;
-                    add(
-                        &self.stats.counters.retries,
-                        u64::from(record.attempts.saturating_sub(1)),
-                    );
-                    match self.check(request, object, &record) {
-                        Ok(()) => return Ok(record),
-                        Err(_) if consistency == Consistency::One => {
-                            consistency = Consistency::Quorum;
-                            add(&self.stats.counters.retries, 1);
-                            continue;
-                        }
-                        Err((field, reason)) => StoreError::Corrupt {
+                    let Err((field, reason)) = self.check(request, object, &record) else {
+                        return Ok(record);
+                    };
+                    if consistency == Consistency::Quorum {
+                        break StoreError::Corrupt {
                             dataset_id: self.dataset_id,
                             object_id: object.object_id,
                             field,
                             reason,
                             node: None,
                             attempts,
-                        },
+                        };
                     }
+                    consistency = Consistency::Quorum;
                 }
                 Err(StoreError::Unavailable { .. }) if started.elapsed() < self.store_wait => {
-                    add(&self.stats.counters.retries, 1);
-                    tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * random.next_unit())).await;
+                    let jitter = 0.5 + 0.5 * Random::from_entropy().next_unit();
+                    tokio::time::sleep(pause.mul_f64(jitter)).await;
                     pause = (pause * 2).min(LAST_PAUSE);
-                    continue;
                 }
-                Err(error) => error,
-            };
-            return Err(SampleError {
-                sample_id: request.sample_id,
-                fields: object.group.names.clone(),
-                source: Box::new(error),
-            });
-        }
+                Err(error) => break error,
+            }
+            add(&self.stats.counters.retries, 1);
+        };
+        Err(SampleError {
+            sample_id: request.sample_id,
+            fields: object.group.names.clone(),
+            source: Box::new(error),
+        })
+    }
+
+    async fn ask(
+        &self,
+        object: &ObjectRequest,
+        consistency: Consistency,
+    ) -> Result<Record, StoreError> {
+        add(&self.stats.counters.requests, 1);
+        let read = ReadRequest {
+            table: Table::Samples,
+            dataset_id: self.dataset_id,
+            object_id: object.object_id,
+            fields: Fields::Named(object.group.names.clone()),
+            consistency,
+        };
+        let record = self.store.read(read).await?;
+        let retries = u64::from(record.attempts.saturating_sub(1));
+        add(&self.stats.counters.retries, retries);
+        Ok(record)
     }
 
     /// Compares with the members; computes a checksum only when the store has not.

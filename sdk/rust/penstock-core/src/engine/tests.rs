@@ -387,6 +387,32 @@ fn a_batch_larger_than_the_budget_still_comes() {
 }
 
 #[test]
+fn a_window_that_nobody_set_grows_with_the_delay_up_to_the_budget() {
+    let world = World::new(1500, 6000);
+    let far = || FaultPlan {
+        delay_ms: (30.0, 30.0),
+        ..FaultPlan::default()
+    };
+    let peak_of = |prefetch_bytes| {
+        let mut config = world.config(16);
+        config.window_bytes = None;
+        config.prefetch_bytes = prefetch_bytes;
+        let engine = Engine::new(world.store(far()), config).unwrap();
+        assert_eq!(epoch(&world, &engine, 0).concat().len(), 1500);
+        let gauges = engine.stats.gauges.snapshot();
+        let slack = prefetch_bytes / 10;
+        assert!(
+            gauges.peak_held_bytes <= prefetch_bytes + slack,
+            "{gauges:?}"
+        );
+        gauges.peak_inflight_bytes
+    };
+    let peak = peak_of(64 << 20);
+    assert!(peak > 3 << 19, "{peak} bytes in flight at most");
+    assert!(peak_of(1 << 20) <= 1 << 20);
+}
+
+#[test]
 fn no_fields_give_ids_without_a_single_read() {
     let world = World::new(50, 100);
     let mut config = world.config(8);

@@ -37,7 +37,7 @@ const WRITE_UNIT_BYTES: usize = 1 << 10;
 const OBJECTS_UNDER_WAY: usize = 128;
 /// A damaged answer of a quorum is asked for again: it may have been damaged on the way.
 const QUORUM_TRIES: u32 = 3;
-const SCAN_RANGES: i64 = 64;
+const SCAN_RANGES: u64 = 64;
 const SCANS_AT_ONCE: usize = 4;
 const PING_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -297,13 +297,7 @@ impl Open {
 
     /// Walks the whole table, because a dataset is only half of the partition key.
     async fn scan(&self, table: Table, dataset_id: Id) -> Result<Vec<Id>, StoreError> {
-        let step = i64::MAX / (SCAN_RANGES / 2);
-        let ranges = (0..SCAN_RANGES).map(|index| {
-            let after = i64::MIN + index * step;
-            let is_last = index == SCAN_RANGES - 1;
-            (after, if is_last { i64::MAX } else { after + step })
-        });
-        let parts: Vec<Vec<Id>> = stream::iter(ranges)
+        let parts: Vec<Vec<Id>> = stream::iter(token_ranges())
             .map(|range| {
                 self.retrying(
                     || "listing objects".to_owned(),
@@ -405,6 +399,23 @@ impl Open {
     }
 }
 
+/// The whole ring, cut into ranges that leave out their first token and have their last one.
+fn token_ranges() -> impl Iterator<Item = (i64, i64)> {
+    let step = u64::MAX / SCAN_RANGES;
+    (0..SCAN_RANGES).map(move |index| {
+        let after = i64::MIN.wrapping_add_unsigned(index * step);
+        let is_last = index == SCAN_RANGES - 1;
+        (
+            after,
+            if is_last {
+                i64::MAX
+            } else {
+                after.wrapping_add_unsigned(step)
+            },
+        )
+    })
+}
+
 impl Store for CqlStore {
     fn kind(&self) -> &'static str {
         "cql"
@@ -448,5 +459,20 @@ impl Store for CqlStore {
             escalations: self.escalations.load(Ordering::Relaxed),
             faults: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_ranges_cover_the_ring_without_gap_or_overlap() {
+        let ranges: Vec<(i64, i64)> = token_ranges().collect();
+        // No partition has the smallest token.
+        assert_eq!(ranges.first().map(|range| range.0), Some(i64::MIN));
+        assert_eq!(ranges.last().map(|range| range.1), Some(i64::MAX));
+        assert!(ranges.iter().all(|(after, last)| after < last));
+        assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0));
     }
 }

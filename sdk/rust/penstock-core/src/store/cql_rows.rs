@@ -288,10 +288,10 @@ fn assemble(request: &ReadRequest, rows: Vec<Row>, node: SocketAddr) -> Found {
 }
 
 fn in_asked_order(request: &ReadRequest, mut fields: Vec<FieldData>) -> Found {
-    if fields.is_empty() {
-        return Found::Missing(None);
-    }
     let Fields::Named(names) = &request.fields else {
+        if fields.is_empty() {
+            return Found::Missing(None);
+        }
         return Found::Fields(fields);
     };
     if let [name] = &names[..]

@@ -1,0 +1,93 @@
+"""Saving and going on, seen from Python."""
+
+import pytest
+from property.native.engine_world import EngineWorld
+
+from penstock._native import Engine
+
+
+@pytest.fixture(scope="module")
+def world() -> EngineWorld:
+    return EngineWorld(60)
+
+
+def walk(world: EngineWorld, engine: Engine, steps: int = 10_000) -> list[int]:
+    """Take and acknowledge up to `steps` batches of the epoch under way."""
+    seen: list[int] = []
+    for _ in range(steps):
+        batch = engine.next_batch()
+        if batch is None:
+            break
+        engine.ack(batch.seq)
+        seen += [row.position for row in world.rows(batch) if row.is_valid]
+    return seen
+
+
+def test_a_state_is_one_line_of_text_and_goes_on(world: EngineWorld) -> None:
+    with world.engine(world.store(delay_ms=[0, 3]), split_digest="b3:abc") as engine:
+        engine.start_epoch(4)
+        first = walk(world, engine, 6)
+        lost = engine.next_batch()
+        assert lost is not None
+        state = engine.state()
+    assert state.startswith("1.")
+    assert state.isprintable()
+    with world.engine(split_digest="b3:abc") as engine:
+        assert engine.resume(state) == (4, 6, 9)
+        engine.start_epoch(4)
+        batch = engine.next_batch()
+        assert batch is not None
+        assert batch.step == 6
+        engine.ack(batch.seq)
+        rest = [row.position for row in world.rows(batch)] + walk(world, engine)
+        assert engine.stats()["steps"] == 15
+        assert sorted(first + rest) == list(range(60))
+        assert engine.resume(engine.state()) == (5, 0, 15)
+
+
+def test_four_ranks_become_three_and_then_one(world: EngineWorld) -> None:
+    seen: list[int] = []
+    state: str | None = None
+    for world_size, batch_size, steps in ((4, 2, 3), (3, 5, 1), (1, 7, 100)):
+        states = []
+        for rank in range(world_size):
+            with world.engine(rank=rank, world_size=world_size, batch_size=batch_size, last_batch="pad") as engine:
+                if state is not None:
+                    engine.resume(state)
+                engine.start_epoch(0)
+                seen += walk(world, engine, steps)
+                states.append(engine.state())
+        state = Engine.merge_states(states)
+    assert sorted(seen) == list(range(60))
+
+
+def test_a_state_of_another_epoch_is_dropped_by_starting_elsewhere(world: EngineWorld) -> None:
+    with world.engine() as engine:
+        engine.start_epoch(0)
+        walk(world, engine, 5)
+        state = engine.state()
+        engine.resume(state)
+        engine.start_epoch(1)
+        assert sorted(walk(world, engine)) == list(range(60))
+
+
+def test_wrong_states_are_refused_with_the_reason(world: EngineWorld) -> None:
+    with world.engine(split_digest="b3:abc") as engine, world.engine(split_digest="b3:def") as other:
+        state = engine.state()
+        with pytest.raises(ValueError, match="another split: b3:abc was saved, this loader has b3:def"):
+            other.resume(state)
+        with pytest.raises(ValueError, match="damaged"):
+            engine.resume(state[:-1] + ("0" if state[-1] != "0" else "1"))
+        with pytest.raises(ValueError, match="not a saved state"):
+            engine.resume("hello")
+        with pytest.raises(ValueError, match="format 9"):
+            engine.resume("9" + state[1:])
+    with world.engine(rank=1, world_size=2) as engine:
+        state = engine.state()
+    with world.engine() as engine, pytest.raises(ValueError, match="rank 1 in a world of 2 alone"):
+        engine.resume(state)
+    with pytest.raises(ValueError, match="rank 0 is missing"):
+        Engine.merge_states([state])
+    assert Engine.merge_states([state], allow_skew=True).startswith("1.")
+    with pytest.raises(ValueError, match="no state to merge"):
+        Engine.merge_states([])
