@@ -55,7 +55,8 @@ class CeleryQueue:
         self._celery.conf.update(celery_settings())
         # A caller waits for the answer of a request, so one more try is all that a broker gets.
         once = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.1}
-        self._celery.conf.broker_transport_options |= {**once, "connect_retries_timeout": _CONNECT_TIMEOUT_SECONDS}
+        limits = dict.fromkeys(("connect_retries_timeout", "socket_timeout"), _CONNECT_TIMEOUT_SECONDS)
+        self._celery.conf.broker_transport_options |= once | limits
 
     def wake(self, job_id: UUID) -> None:
         try:

@@ -75,7 +75,10 @@ export const theme = createTheme({
       defaultProps: { closeButtonProps: { 'aria-label': 'Close the message' } },
     }),
     Table: Table.extend({ defaultProps: { verticalSpacing: 'xs', horizontalSpacing: 'md' } }),
-    TableScrollContainer: TableScrollContainer.extend({ defaultProps: { type: 'native' } }),
+    TableScrollContainer: TableScrollContainer.extend({
+      // A region that scrolls must be reachable by keyboard.
+      defaultProps: { type: 'native', tabIndex: 0 },
+    }),
     Tooltip: Tooltip.extend({ defaultProps: { openDelay: 300, withArrow: true } }),
   },
 });

@@ -11,6 +11,8 @@ export function setCsrfToken(token: string | null): void {
 }
 
 export function configureApiClient(): void {
+  client.interceptors.request.clear();
+  client.interceptors.error.clear();
   client.setConfig({ baseUrl: window.location.origin, credentials: 'same-origin' });
   client.interceptors.request.use((request) => {
     if (csrfToken !== null && !SAFE_METHODS.has(request.method)) {

@@ -33,8 +33,14 @@ Element.prototype.scrollTo = () => undefined;
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;
 for (const kind of ['offset', 'client']) {
-  Object.defineProperty(HTMLElement.prototype, `${kind}Width`, { get: () => 1200 });
-  Object.defineProperty(HTMLElement.prototype, `${kind}Height`, { get: () => 800 });
+  Object.defineProperty(HTMLElement.prototype, `${kind}Width`, {
+    get: () => 1200,
+    configurable: true,
+  });
+  Object.defineProperty(HTMLElement.prototype, `${kind}Height`, {
+    get: () => 800,
+    configurable: true,
+  });
 }
 
 // Machines that run everything at once are slow, not wrong.
