@@ -176,7 +176,7 @@ class LogSettings(_Group):
 
 
 class Settings(BaseSettings):
-    """All settings. Every default is the embedded way to run; see DESIGN 3."""
+    """All settings. Every default is the embedded way to run."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter="__", extra="ignore", validate_default=True

@@ -17,7 +17,7 @@ _CONNECT_TIMEOUT_SECONDS = 2
 
 
 def celery_settings() -> dict[str, Any]:
-    """One set for sender and worker (measured in storage.md 6: anything less loses tasks on a kill)."""
+    """One set for sender and worker: anything less loses tasks when a worker is killed."""
     return {
         # The anonymous exchange routes by queue name alone: a flushed Redis has no bindings left to look up.
         "task_queues": [Queue(QUEUE, Exchange(""), routing_key=QUEUE)],  # type: ignore[no-untyped-call]  # kombu has none

@@ -2,7 +2,7 @@
 //!
 //! Nothing here is shared: reads and copies are futures that report back, the consumer sends commands.
 //! A read is never dropped while the engine lives: what nobody waits for any more is received and
-//! discarded, because requests given up in bulk cost a connection (DESIGN 6, storage.md 2.2).
+//! discarded, because requests given up in bulk cost a connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
