@@ -137,6 +137,10 @@ check-generated: .venv-test/.server frontend/node_modules/.installed
 
 # -- tests ----------------------------------------------------------------------------------------
 
+# A machine that stalls for seconds can fail a test on real processes and clusters through no fault of the code: one
+# second chance, printed as a rerun in the summary, and a rerun is looked into.
+SECOND_CHANCE := --reruns 1 --reruns-delay 5
+
 test-core: .venv-test/.server
 	$(call say,test: native core and relay)
 	cd sdk && cargo test -q --locked -p penstock-core
@@ -148,10 +152,8 @@ test-page: frontend/node_modules/.installed
 
 test-fast: .venv-test/.server frontend/dist/.built
 	$(call say,test: without services)
-	$(TEST_PY) -m pytest tests/unit tests/contract tests/property tests/packaging
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/unit tests/contract tests/property tests/packaging
 
-# A machine that stalls for seconds can fail a test on real clusters through no fault of the code: one second chance,
-# printed as a rerun in the summary, and a rerun is looked into.
 test-services: .venv-test/.server frontend/dist/.built build/.services
 	$(call say,test: on real services)
-	$(TEST_PY) -m pytest --reruns 1 --reruns-delay 5 tests/integration tests/fault tests/e2e
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/integration tests/fault tests/e2e

@@ -25,6 +25,8 @@ export default defineConfig({
     include: ['{src,vite}/**/*.test.{ts,tsx}'],
     restoreMocks: true,
     testTimeout: 60_000,
+    // As with pytest: a machine that stalls for seconds fails tests that wait through no fault of the code.
+    retry: process.env.CI ? 1 : 0,
     env: { DEBUG_PRINT_LIMIT: '0' },
     maxWorkers: 2,
     // The page's modules are loaded once a worker, not once a file: the setup resets what they hold.

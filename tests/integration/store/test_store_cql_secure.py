@@ -29,7 +29,7 @@ def _opening_fails(config: dict[str, object]) -> str:
     started = time.monotonic()
     with pytest.raises(PenstockError) as caught:
         Store.open(json.dumps(config))
-    assert time.monotonic() - started < 5.5
+    assert time.monotonic() - started < 15
     return f"{type(caught.value).__name__}: {caught.value}"
 
 

@@ -50,7 +50,7 @@ def child():
         else:
             raise AssertionError("an inherited store worked")
     store.close()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3
 in_child(child)
 assert store.read("samples", DATASET, [OBJECT]) == [{"f": b"x"}]
 """
@@ -90,7 +90,7 @@ started = time.monotonic()
 try:
     store.read("samples", DATASET, [OBJECT])
 except KeyboardInterrupt:
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 6
 else:
     raise AssertionError("the read ended by itself")
 """

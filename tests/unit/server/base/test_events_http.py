@@ -128,7 +128,7 @@ def test_the_streams_end_when_the_server_stops(tmp_path: Path, empty_catalog: Pa
         reader.thread.join(5)
         assert not reader.thread.is_alive()
 
-    assert time.monotonic() - started_at < 2
+    assert time.monotonic() - started_at < 6
 
 
 def test_eight_open_streams_leave_room_for_requests(server: LiveServer) -> None:

@@ -599,7 +599,7 @@ fn closing_does_not_wait_for_slow_reads() {
     }
     let started = Instant::now();
     engine.close();
-    assert!(started.elapsed() < Duration::from_secs(2));
+    assert!(started.elapsed() < Duration::from_secs(6));
     assert!(matches!(waiting.join().unwrap(), Err(EngineError::Closed)));
     assert!(matches!(engine.start_epoch(1), Err(EngineError::Closed)));
     engine.close();
