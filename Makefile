@@ -32,9 +32,9 @@ run: .venv/.server frontend/dist/.built ## set everything up and start Penstock 
 
 test: test-core test-page test-fast test-services ## every test, on real services that it fetches and starts itself
 
-soak: .venv-test/.server frontend/dist/.built build/.services ## the long forms of the tests, with full counts
+soak: .venv-test/.server build/.services ## the long forms of the tests, with full counts
 	$(call say,soak: full repetition counts)
-	PENSTOCK_SOAK=1 $(TEST_PY) -m pytest --timeout 7200 -m soak $(TESTS)
+	PENSTOCK_SOAK=1 $(TEST_PY) -m pytest --timeout 7200 $(or $(TESTS),tests/property tests/fault)
 
 check: check-python check-rust check-page check-generated ## linters, types, import rules, generated files
 

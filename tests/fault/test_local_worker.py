@@ -20,6 +20,8 @@ from fault.worker_processes import (
 )
 from unit.jobs.stage import Stage, open_stage
 
+from harness.soak import repetitions
+
 LEASE = 3.0
 TAKE_OVER_SECONDS = 3 * LEASE * 1.5
 
@@ -36,8 +38,9 @@ def local(tmp_path: Path, embedded: dict[str, Any]) -> Iterator[Stage]:
     stage.services.close()
 
 
+@pytest.mark.parametrize("attempt", range(repetitions(1, 20)))
 def test_killed_worker_is_made_good_by_the_next_one(
-    local: Stage, embedded: dict[str, Any], tmp_path: Path, pictures: Path
+    local: Stage, attempt: int, embedded: dict[str, Any], tmp_path: Path, pictures: Path
 ) -> None:
     job_id = local.ingest(pictures)
     with worker(tmp_path, embedded, number=1, lease_seconds=LEASE) as first:

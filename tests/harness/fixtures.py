@@ -1,6 +1,5 @@
 """The fixtures of the test services. A service starts when the first test asks for it and serves the whole run."""
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +23,6 @@ _SERVICE_OF = {
 }
 _SERVICES = pytest.StashKey[Services]()
 _START_SECONDS = 900
-
-Repetitions = Callable[[int, int], int]
 
 
 @pytest.fixture(scope="session")
@@ -68,13 +65,6 @@ def postgres(services: Services) -> PostgresServer:
 def chromium(services: Services) -> Path:
     """The browser's program, for Playwright's `executable_path`."""
     return services.chromium
-
-
-@pytest.fixture(scope="session")
-def repetitions() -> Repetitions:
-    """`repetitions(short, full)`: how often to repeat; the full count only in `make soak`."""
-    is_soak = os.environ.get("PENSTOCK_SOAK") == "1"
-    return lambda short, full: full if is_soak else short
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,6 +13,7 @@ from harness.cassandra.direct import NOT_NOW, DirectConnection, Door
 from harness.postgres import PostgresServer
 from harness.redis_server import RedisServer
 from harness.services import Services
+from harness.soak import repetitions
 
 
 def test_cassandra_keyspace_takes_a_table_and_rows(cassandra: CassandraCluster, keyspace: str) -> None:
@@ -78,5 +78,5 @@ def test_run_folder_is_empty_and_inside_the_run(services: Services, run_folder: 
     assert services.run.folder in run_folder.parents
 
 
-def test_repetitions_follow_the_soak_switch(repetitions: Callable[[int, int], int]) -> None:
+def test_repetitions_follow_the_soak_switch() -> None:
     assert repetitions(3, 100) == (100 if os.environ.get("PENSTOCK_SOAK") == "1" else 3)

@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from property.native.engine_world import EngineWorld, epoch_of
 
+from harness.soak import repetitions
+
 WORLDS: dict[int, EngineWorld] = {}
 
 
@@ -40,7 +42,7 @@ ENGINE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=repetitions(25, 2_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     n=st.integers(1, 60),
     world_size=st.integers(1, 4),
