@@ -136,7 +136,7 @@ def test_split_is_made_in_the_browser(page: Page, deployment: Deployment) -> Non
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("textbox", name="Name", exact=True).fill("from-browser")
     dialog.get_by_role("button", name=re.compile("^(Publish|Create)")).click()
-    expect(page.get_by_text("from-browser").first).to_be_visible()
+    expect(page.get_by_role("region", name="from-browser@1")).to_be_visible()
     with deployment.client() as client:
         split = client.dataset("demo").find_split("from-browser")
         assert sum(subset.count for subset in split.subsets) == 3_000
