@@ -51,7 +51,7 @@ openapi: .venv-test/.server frontend/node_modules/.installed ## write openapi.js
 	scripts/openapi.sh write
 
 screenshots: .venv-test/.server frontend/dist/.built build/.services ## take the pictures of the documents anew
-	PENSTOCK_DOC_PICTURES="$(CURDIR)/docs/pictures" $(TEST_PY) -m pytest tests/e2e -k pictures
+	PENSTOCK_DOC_PICTURES="$(CURDIR)/docs/pictures" $(TEST_PY) -m pytest tests/e2e -k pictures_of_the_documents
 
 lock: $(UV) ## resolve the Python locks anew
 	cd requirements && for name in run test; do \
