@@ -31,10 +31,6 @@ _SECURITY_SCHEMES = {
 }
 
 
-# Heavy queries that run at once: as many as small machines have cores.
-HEAVY_TURNS = 2
-
-
 def create_app(settings: Settings, *, services: Services | None = None) -> FastAPI:
     """The server for these settings. Connects to nothing before the first request."""
     parts = services or build_services(settings)
@@ -55,7 +51,6 @@ def create_app(settings: Settings, *, services: Services | None = None) -> FastA
     app.state.authenticator = Authenticator(parts.catalog, app.state.cookies)
     app.state.registry = CollectorRegistry()
     app.state.stopping = asyncio.Event()
-    app.state.heavy_turns = asyncio.Semaphore(HEAVY_TURNS)
     install(app)
     include_routers(app)
     app.router.default = PageApp(find_page_folder(settings.server.page_folder))

@@ -62,18 +62,6 @@ async def unit_of_work(request: Request) -> AsyncIterator[UnitOfWork]:
 UnitDep = Annotated[UnitOfWork, Depends(unit_of_work, scope="function")]
 
 
-async def heavy_turn(request: Request) -> AsyncIterator[None]:
-    """For queries that take long (previews, facets): a few run at once, the others wait without holding a thread.
-
-    Else sixty of them take every thread, and login, pages and thumbnails wait behind them.
-    """
-    async with request.app.state.heavy_turns:
-        yield
-
-
-HeavyDep = Annotated[None, Depends(heavy_turn, scope="function")]
-
-
 def idempotent(name: Action) -> Callable[..., Awaitable[Idempotency]]:
     """A dependency for `Idempotency-Key`: `once: Annotated[Idempotency, Depends(idempotent(Action.X))]`.
 

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from penstock_server.api.deps import services
 from penstock_server.manifests.copies import QueryCopies
 
+# As many as small machines have cores.
 HEAVY_QUERIES = 2
 BROWSING_QUERIES = 8
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI
 
-from penstock_server.api.deps import HeavyDep, action, authorize
+from penstock_server.api.deps import action, authorize
+from penstock_server.api.querying import HEAVY_QUERIES, QueryingDep
 from penstock_server.api.routes import add_router
-from penstock_server.app import HEAVY_TURNS
 from penstock_server.policy import Action, Actor
 from penstock_server.settings import Settings
 
@@ -25,8 +25,7 @@ def test_heavy_queries_leave_the_threads_to_the_others(
     def heavy_route(app: FastAPI) -> None:
         router = APIRouter()
 
-        @router.get("/api/v1/heavy", openapi_extra=action(Action.SAMPLE_READ))
-        def heavy(_: Annotated[Actor, Depends(authorize(Action.SAMPLE_READ))], turn: HeavyDep) -> None:
+        def query() -> None:
             nonlocal running, most
             with lock:
                 running += 1
@@ -34,6 +33,10 @@ def test_heavy_queries_leave_the_threads_to_the_others(
             release.wait(30)
             with lock:
                 running -= 1
+
+        @router.get("/api/v1/heavy", openapi_extra=action(Action.SAMPLE_READ))
+        async def heavy(_: Annotated[Actor, Depends(authorize(Action.SAMPLE_READ))], querying: QueryingDep) -> None:
+            await querying.heavy(query)
 
         add_router(app, router)
 
@@ -48,7 +51,7 @@ def test_heavy_queries_leave_the_threads_to_the_others(
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + 20
-    while running < HEAVY_TURNS and time.monotonic() < deadline:
+    while running < HEAVY_QUERIES and time.monotonic() < deadline:
         time.sleep(0.01)
     with server.client(is_admin=True) as client:
         # Needs a thread of the pool; with all forty taken it would wait for `release`, which comes after it.
@@ -57,5 +60,5 @@ def test_heavy_queries_leave_the_threads_to_the_others(
     for thread in threads:
         thread.join()
 
-    assert most == HEAVY_TURNS
+    assert most == HEAVY_QUERIES
     assert statuses == [200] * 60
