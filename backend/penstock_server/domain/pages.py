@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -56,6 +57,15 @@ def decode_cursor(scope: str, text: str) -> Cursor:
     if not all(value is None or isinstance(value, str | int | float) for value in key):
         raise _bad_cursor("is no cursor of this server")
     return Cursor(tuple(key), is_backward=bool(is_backward))
+
+
+def id_of(cursor: Cursor) -> UUID:
+    """The id that a cursor of a list ordered by id stands beside; anybody can write one, so it may be none."""
+    try:
+        (value,) = cursor.key
+        return UUID(str(value))
+    except ValueError:
+        raise _bad_cursor("is no cursor of this list") from None
 
 
 def page_of(

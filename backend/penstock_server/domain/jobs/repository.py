@@ -7,8 +7,7 @@ from uuid import UUID
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
-from penstock_server.domain.jobs.cursors import id_of
-from penstock_server.domain.pages import Cursor
+from penstock_server.domain.pages import Cursor, id_of
 from penstock_server.models import Dataset, Job, Project, Quarantined, User
 
 

@@ -10,8 +10,7 @@ from sqlalchemy import Row, Select, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from penstock_server.domain.jobs.cursors import id_of
-from penstock_server.domain.pages import Cursor
+from penstock_server.domain.pages import Cursor, id_of
 from penstock_server.models import Dataset, LoaderPointRow, LoaderRow, Run, User
 
 
