@@ -56,6 +56,26 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// The node that answered last, where that is known.
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::Corrupt { node, .. } | Self::Unavailable { node, .. } => node.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// How often it was tried.
+    pub const fn attempts(&self) -> Option<u32> {
+        match self {
+            Self::Missing { attempts, .. }
+            | Self::Corrupt { attempts, .. }
+            | Self::Unavailable { attempts, .. } => Some(*attempts),
+            _ => None,
+        }
+    }
+}
+
 /// A runtime was asked for in a process that may not have it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]

@@ -6,6 +6,7 @@ pub mod digest;
 pub mod engine;
 pub mod errors;
 pub mod id;
+pub mod lanes;
 pub mod members;
 pub mod order;
 pub mod plan;

@@ -100,6 +100,26 @@ impl HistogramSnapshot {
         0
     }
 
+    /// Both together; the largest value is that of the larger one.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            buckets: std::array::from_fn(|i| self.buckets[i] + other.buckets[i]),
+            sum_microseconds: self.sum_microseconds + other.sum_microseconds,
+            max_microseconds: self.max_microseconds.max(other.max_microseconds),
+        }
+    }
+
+    /// Without the durations of `part`; the largest value stays, as nobody knows whose it was.
+    #[must_use]
+    pub fn minus(&self, part: &Self) -> Self {
+        Self {
+            buckets: std::array::from_fn(|i| self.buckets[i].saturating_sub(part.buckets[i])),
+            sum_microseconds: self.sum_microseconds.saturating_sub(part.sum_microseconds),
+            max_microseconds: self.max_microseconds,
+        }
+    }
+
     /// (upper end in microseconds, count) of the buckets that are not empty.
     pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets
@@ -180,7 +200,6 @@ numbers! {
         held_bytes,
         peak_held_bytes,
         peak_inflight_bytes,
-        lanes,
     }
 }
 

@@ -54,6 +54,7 @@ impl Case {
                 object_id: id(number),
                 fields,
                 consistency: Consistency::One,
+                size_bytes: 0,
             })
             .await
     }
@@ -188,7 +189,7 @@ impl Case {
         assert!(matches!(self.store.ping().await, Err(StoreError::Closed)));
         assert!(matches!(self.read(1, None).await, Err(StoreError::Closed)));
         assert!(matches!(self.write(vec![]).await, Err(StoreError::Closed)));
-        assert!(self.store.lanes() >= 1);
+        assert!(self.store.lanes().is_empty());
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use penstock_core::engine::{Engine, EngineConfig, EngineError, NextError, OnError, SampleError};
 use penstock_core::errors::StoreError;
+use penstock_core::lanes::LaneStats;
 use penstock_core::members::{FieldColumns, Members, Part};
 use penstock_core::plan::{LastBatch, Rank};
 use penstock_core::state::{State, merge};
@@ -13,7 +14,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyDict, PyList};
+use pyo3::types::{PyBytes, PyCFunction, PyDict, PyList};
 
 use crate::arena::column;
 use crate::batch::PyBatch;
@@ -161,6 +162,11 @@ impl PyEngine {
         Ok(state.encode())
     }
 
+    /// The state before the first sample of an epoch.
+    fn start_of(&self, epoch: &Bound<'_, PyAny>) -> PyResult<String> {
+        Ok(self.engine.start_of(whole("epoch", epoch)?).encode())
+    }
+
     /// Lets the next `start_epoch` of the state's epoch go on where the state stands. Returns the epoch, its steps
     /// done and its steps left.
     fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
@@ -199,6 +205,14 @@ impl PyEngine {
         for (name, value) in stats.gauges.snapshot().named() {
             dict.set_item(name, value)?;
         }
+        let store = self.engine.store_counters();
+        for name in ["escalations", "hedges", "hedge_wins", "silences"] {
+            let value = store.named().into_iter().find(|(known, _)| *known == name);
+            dict.set_item(name, value.map_or(0, |(_, value)| value))?;
+        }
+        let lanes = self.engine.lanes();
+        dict.set_item("lanes", lanes.len())?;
+        dict.set_item("lane_stats", lane_list(py, &lanes)?)?;
         let pool = self.engine.pool_stats();
         dict.set_item("arena_idle_bytes", pool.idle_bytes)?;
         dict.set_item("arena_lent_bytes", pool.lent_bytes)?;
@@ -208,20 +222,26 @@ impl PyEngine {
         Ok(dict)
     }
 
-    /// The samples that could not be read, the last thousand: epoch, sample id and what went wrong.
+    /// The samples that could not be read, the last thousand: epoch, sample id, fields, node, attempts, reason.
     fn failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let failures = self.engine.failures().map_err(|error| failure(&error))?;
         let rows = failures.iter().map(|failed| {
-            let id: &[u8] = failed.error.sample_id.as_bytes();
-            (failed.epoch, id.to_vec(), failed.error.to_string())
+            let SampleError {
+                sample_id,
+                fields,
+                source,
+            } = &failed.error;
+            let fields: Vec<&str> = fields.iter().map(|name| &**name).collect();
+            (
+                failed.epoch,
+                PyBytes::new(py, sample_id.as_bytes()),
+                fields,
+                source.node(),
+                source.attempts(),
+                source.to_string(),
+            )
         });
-        PyList::new(
-            py,
-            rows.map(|(epoch, id, text)| {
-                (epoch, pyo3::types::PyBytes::new(py, &id).unbind(), text)
-            })
-            .collect::<Vec<_>>(),
-        )
+        PyList::new(py, rows.collect::<Vec<_>>())
     }
 
     /// Ends all work within two seconds; batches that were handed out stay whole. Closing twice is fine.
@@ -349,6 +369,26 @@ fn stage<'py>(py: Python<'py>, snapshot: &HistogramSnapshot) -> PyResult<Bound<'
         .collect();
     dict.set_item("buckets", buckets)?;
     Ok(dict)
+}
+
+fn lane_list<'py>(py: Python<'py>, lanes: &[LaneStats]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for lane in lanes {
+        let dict = PyDict::new(py);
+        let reading = &lane.reading;
+        dict.set_item("node", lane.node.to_string())?;
+        dict.set_item("state", lane.state)?;
+        dict.set_item("delay_ms", reading.delay.as_secs_f64() * 1e3)?;
+        dict.set_item("rate", reading.rate)?;
+        dict.set_item("outstanding_bytes", reading.outstanding_bytes)?;
+        dict.set_item("outstanding", reading.outstanding)?;
+        dict.set_item("answers", reading.answers)?;
+        dict.set_item("bytes", reading.bytes)?;
+        dict.set_item("failures", reading.failures)?;
+        dict.set_item("hedged", lane.hedged)?;
+        list.append(dict)?;
+    }
+    Ok(list)
 }
 
 fn failure(error: &EngineError) -> PyErr {

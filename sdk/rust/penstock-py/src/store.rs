@@ -121,6 +121,7 @@ impl PyStore {
                         object_id,
                         fields: fields.clone(),
                         consistency: Consistency::One,
+                        size_bytes: 0,
                     };
                     read_or_none(&store, request)
                 })
@@ -212,13 +213,13 @@ impl PyStore {
         block_on(py, async move { store.close().await })
     }
 
-    /// What the store has had to do beyond plain reads: retries and escalations to a quorum.
+    /// What the store has had to do beyond plain reads: retries, escalations to a quorum, hedges.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.store.counters();
         let dict = PyDict::new(py);
-        dict.set_item("retries", counters.retries)?;
-        dict.set_item("escalations", counters.escalations)?;
-        dict.set_item("faults", counters.faults)?;
+        for (name, value) in counters.named() {
+            dict.set_item(name, value)?;
+        }
         Ok(dict)
     }
 

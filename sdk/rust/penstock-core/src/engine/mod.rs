@@ -37,12 +37,13 @@ use window::{AdaptiveWindow, FixedWindow};
 use crate::arena::{Pool, PoolStats};
 use crate::errors::{ProcessError, StoreError};
 use crate::id::Id;
+use crate::lanes::LaneStats;
 use crate::members::MembersError;
 use crate::plan::{Done, EpochPlan, PlanError};
 use crate::process::{self, Owner};
 use crate::state::{Entry, Ledger, Share, State, StateError, UnknownBatch};
 use crate::stats::{Stats, add, set};
-use crate::store::Store;
+use crate::store::{Store, StoreCounters};
 
 /// How long `close` waits for the driver; it only has to notice.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(1500);
@@ -121,6 +122,7 @@ pub enum NextError<E> {
 #[derive(Debug)]
 pub struct Engine {
     owner: Owner,
+    store: Arc<dyn Store>,
     config: Arc<EngineConfig>,
     exchange: Arc<Exchange>,
     commands: UnboundedSender<Command>,
@@ -159,14 +161,13 @@ impl Engine {
         let config = Arc::new(config);
         let stats = Arc::new(Stats::default());
         set(&stats.gauges.steps, steps);
-        set(&stats.gauges.lanes, store.lanes() as u64);
         let exchange = Arc::new(Exchange::default());
         let failures = Arc::new(Failures::default());
         let pool = Pool::new(config.idle_blocks_bytes());
         let (sender, commands) = unbounded_channel();
         let driver = Driver {
             reader: Arc::new(Reader {
-                store,
+                store: Arc::clone(&store),
                 stats: Arc::clone(&stats),
                 dataset_id: config.dataset_id,
                 store_wait: config.store_wait,
@@ -194,6 +195,7 @@ impl Engine {
         });
         Ok(Self {
             owner: Owner::current("loader engine"),
+            store,
             config,
             exchange,
             commands: sender,
@@ -265,8 +267,20 @@ impl Engine {
         let books = self.books();
         let entry = books.armed.clone().unwrap_or_else(|| books.ledger.entry());
         drop(books);
+        Ok(self.state_of(entry))
+    }
+
+    /// The place before the first sample of an epoch.
+    pub fn start_of(&self, epoch: u64) -> State {
+        self.state_of(Entry {
+            epoch,
+            ..Entry::default()
+        })
+    }
+
+    fn state_of(&self, entry: Entry) -> State {
         let config = &self.config;
-        Ok(State {
+        State {
             split_digest: config.split_digest.to_string(),
             sample_count: config.members.len(),
             is_shuffled: config.is_shuffled,
@@ -280,7 +294,7 @@ impl Engine {
                 frontier: entry.delivered.frontier(),
                 holes: entry.delivered.holes().collect(),
             }),
-        })
+        }
     }
 
     /// Lets the next `start_epoch` of the state's epoch go on where the state stands.
@@ -383,6 +397,16 @@ impl Engine {
     pub fn stats(&self) -> Result<&Stats, EngineError> {
         self.owner.check()?;
         Ok(&self.stats)
+    }
+
+    /// What the store has done; other engines on the same store are in it.
+    pub fn store_counters(&self) -> StoreCounters {
+        self.store.counters()
+    }
+
+    /// The connections of the store; other engines use them too.
+    pub fn lanes(&self) -> Vec<LaneStats> {
+        self.store.lanes()
     }
 
     pub fn pool_stats(&self) -> PoolStats {

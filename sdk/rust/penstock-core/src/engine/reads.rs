@@ -44,6 +44,7 @@ pub(super) struct ReadDone {
 #[derive(Debug)]
 struct ObjectRequest {
     object_id: Id,
+    size_bytes: u64,
     group: FieldGroup,
 }
 
@@ -94,9 +95,14 @@ impl Requests {
         }
         let objects = masks
             .into_iter()
-            .map(|(object_id, mask)| ObjectRequest {
-                object_id,
-                group: self.group(mask, members.fields()),
+            .map(|(object_id, mask)| {
+                let group = self.group(mask, members.fields());
+                let sizes = group.fields.iter().map(|field| entries[*field].size_bytes);
+                ObjectRequest {
+                    object_id,
+                    size_bytes: sizes.sum(),
+                    group,
+                }
             })
             .collect();
         let size_bytes: u64 = entries.iter().map(|entry| entry.size_bytes).sum();
@@ -228,6 +234,7 @@ impl Reader {
             object_id: object.object_id,
             fields: Fields::Named(object.group.names.clone()),
             consistency,
+            size_bytes: object.size_bytes,
         };
         let record = self.store.read(read).await?;
         let retries = u64::from(record.attempts.saturating_sub(1));

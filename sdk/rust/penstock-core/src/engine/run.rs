@@ -1,6 +1,7 @@
 //! One epoch of one rank while it is being read: what to ask for next, what has come, which batch can be cut.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::EngineError;
 use super::batch::Batch;
@@ -31,7 +32,7 @@ pub(super) struct Run {
     /// All slots below have their outcome; `answered` says it for those from here on.
     floor: u64,
     answered: VecDeque<bool>,
-    arrived: VecDeque<Outcome>,
+    arrived: Arrived,
     /// Repeats that have come: they fill the last batch only, however early they arrive, so that all ranks
     /// have done the same number of samples after the same step.
     padding: Vec<Outcome>,
@@ -54,7 +55,7 @@ impl Run {
             displacement,
             floor: 0,
             answered: VecDeque::new(),
-            arrived: VecDeque::new(),
+            arrived: Arrived::default(),
             padding: Vec::new(),
             cut_steps: 0,
             cut_slots: 0,
@@ -110,7 +111,7 @@ impl Run {
         if outcome.slot.is_padding {
             self.padding.push(outcome);
         } else {
-            self.arrived.push_back(outcome);
+            self.arrived.push(outcome);
         }
     }
 
@@ -122,7 +123,9 @@ impl Run {
             return None;
         }
         if step + 1 == division.steps {
-            self.arrived.extend(self.padding.drain(..));
+            self.padding
+                .drain(..)
+                .for_each(|outcome| self.arrived.push(outcome));
         }
         let need = usize::try_from(division.batch_len(step)).unwrap_or(usize::MAX);
         let due = (step + 1)
@@ -132,37 +135,10 @@ impl Run {
         if self.arrived.len() < need || self.floor < due {
             return None;
         }
-        let outcomes = self.pick(need, due);
+        let outcomes = self.arrived.take(need, due);
         self.cut_steps += 1;
         self.cut_slots += need as u64;
         Some(Cut { step, outcomes })
-    }
-
-    /// Those that are due, then the first to have come. Never more are due than fit: the batch before
-    /// took all that were due then, and each step adds one batch of them.
-    fn pick(&mut self, need: usize, due: u64) -> Vec<Outcome> {
-        let late = self.arrived.iter().filter(|o| o.slot.index < due).count();
-        if late == 0 {
-            return self.arrived.drain(..need).collect();
-        }
-        let mut spare = need - late;
-        let mut picked = Vec::with_capacity(need);
-        let mut rest = VecDeque::with_capacity(self.arrived.len() - need);
-        for outcome in self.arrived.drain(..) {
-            if outcome.slot.index < due {
-                picked.push(outcome);
-            } else if spare > 0 {
-                spare -= 1;
-                picked.push(outcome);
-            } else {
-                rest.push_back(outcome);
-            }
-        }
-        self.arrived = rest;
-        if self.displacement == 0 {
-            picked.sort_unstable_by_key(|outcome| outcome.slot.index);
-        }
-        picked
     }
 
     /// The bytes that are given up when the run is dropped; reads and copies under way not included.
@@ -171,6 +147,59 @@ impl Run {
         let arrived: u64 = outcomes.map(|outcome| outcome.cost_bytes).sum();
         let ready: u64 = self.ready.values().map(|batch| batch.held_bytes).sum();
         arrived + ready
+    }
+}
+
+/// What has come and is in no batch yet, in the order in which it came; what is due is found without a search.
+#[derive(Debug, Default)]
+struct Arrived {
+    queue: VecDeque<Option<Outcome>>,
+    /// The number of the first place of the queue.
+    first: u64,
+    /// (slot, place) of all that came; those that have left stay until they would be due.
+    by_slot: BinaryHeap<Reverse<(u64, u64)>>,
+    count: usize,
+}
+
+impl Arrived {
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn push(&mut self, outcome: Outcome) {
+        let place = self.first + self.queue.len() as u64;
+        self.by_slot.push(Reverse((outcome.slot.index, place)));
+        self.queue.push_back(Some(outcome));
+        self.count += 1;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Outcome> {
+        self.queue.iter().flatten()
+    }
+
+    /// Those that are due in the order of their slots, then the first to have come. Never more are due than fit:
+    /// the batch before took all that were due then, and each step adds one batch of them.
+    fn take(&mut self, need: usize, due: u64) -> Vec<Outcome> {
+        let mut taken = Vec::with_capacity(need);
+        while let Some(Reverse((_, place))) = self.by_slot.peek().filter(|top| top.0.0 < due) {
+            let place = place.checked_sub(self.first);
+            self.by_slot.pop();
+            let offset = place.and_then(|place| usize::try_from(place).ok());
+            let there = offset.and_then(|offset| self.queue.get_mut(offset));
+            taken.extend(there.and_then(Option::take));
+        }
+        while taken.len() < need
+            && let Some(place) = self.queue.pop_front()
+        {
+            self.first += 1;
+            taken.extend(place);
+        }
+        while self.queue.front().is_some_and(Option::is_none) {
+            self.queue.pop_front();
+            self.first += 1;
+        }
+        self.count -= taken.len();
+        taken
     }
 }
 
@@ -287,6 +316,6 @@ mod tests {
             .iter()
             .map(|o| o.slot.index)
             .collect();
-        assert_eq!(second, [3, 0]);
+        assert_eq!(second, [0, 3]);
     }
 }

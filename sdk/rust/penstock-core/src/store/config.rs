@@ -44,6 +44,9 @@ pub struct CqlConfig {
     /// Certificates that sign the nodes' ones; with it every connection is TLS.
     #[serde(default)]
     pub ca_pem: Option<String>,
+    /// Connections a node that carry reads; found by itself when absent.
+    #[serde(default)]
+    pub lanes: Option<usize>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

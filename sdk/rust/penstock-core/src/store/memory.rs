@@ -263,12 +263,11 @@ impl Store for MemoryStore {
 
     fn counters(&self) -> StoreCounters {
         StoreCounters {
-            retries: 0,
-            escalations: 0,
             faults: self
                 .faults
                 .as_ref()
                 .map_or(0, |faults| faults.met.load(Ordering::Relaxed)),
+            ..StoreCounters::default()
         }
     }
 }

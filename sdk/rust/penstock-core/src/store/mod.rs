@@ -5,9 +5,6 @@ use std::sync::Arc;
 
 mod config;
 mod cql;
-mod cql_failures;
-mod cql_rows;
-mod cql_session;
 mod lmdb;
 mod lmdb_environment;
 mod memory;
@@ -18,6 +15,7 @@ use futures::future::BoxFuture;
 
 use crate::errors::StoreError;
 use crate::id::Id;
+use crate::lanes::LaneStats;
 
 pub use config::{CqlConfig, LmdbConfig, MemoryConfig, Secret, StoreConfig, open};
 pub use cql::CqlStore;
@@ -74,6 +72,8 @@ pub struct ReadRequest {
     pub object_id: Id,
     pub fields: Fields,
     pub consistency: Consistency,
+    /// What the answer is expected to hold; zero when that is not known.
+    pub size_bytes: u64,
 }
 
 /// The bytes of one field as they came, uncopied: the reader joins the chunks where it needs them.
@@ -145,8 +145,27 @@ pub struct Expected {
 pub struct StoreCounters {
     pub retries: u64,
     pub escalations: u64,
+    /// Reads asked for a second time because others were faster, and those that the second won.
+    pub hedges: u64,
+    pub hedge_wins: u64,
+    /// Reads moved away from a connection that was not heard any more.
+    pub silences: u64,
     /// Failures that a fault plan has made; zero outside tests.
     pub faults: u64,
+}
+
+impl StoreCounters {
+    /// Name and value of each.
+    pub const fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("retries", self.retries),
+            ("escalations", self.escalations),
+            ("hedges", self.hedges),
+            ("hedge_wins", self.hedge_wins),
+            ("silences", self.silences),
+            ("faults", self.faults),
+        ]
+    }
 }
 
 /// A store of objects. All calls may run at the same time from many tasks.
@@ -190,8 +209,8 @@ pub trait Store: Send + Sync + fmt::Debug {
         StoreCounters::default()
     }
 
-    /// How many connections may carry reads side by side, each chosen by the store.
-    fn lanes(&self) -> usize {
-        1
+    /// The connections that carry reads side by side; none when there is no network.
+    fn lanes(&self) -> Vec<LaneStats> {
+        Vec::new()
     }
 }

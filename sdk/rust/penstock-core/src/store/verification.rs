@@ -71,6 +71,7 @@ async fn read<S: Store + ?Sized>(
         object_id,
         fields: Fields::Named(names),
         consistency: Consistency::Quorum,
+        size_bytes: 0,
     };
     match store.read(request).await {
         Ok(record) => Ok(Ok(record.fields)),

@@ -1,18 +1,25 @@
 //! The store on Cassandra and ScyllaDB.
 //!
-//! Reads ask one replica and, when its answer is empty, short or damaged, a quorum; writes go to a quorum with a
-//! bounded number of bytes under way. The tables are those of `migrations/cql`.
+//! Reads go over lanes of our own to one replica and, when its answer is empty, short or damaged, to a quorum;
+//! writes and everything else go through the driver, to a quorum with a bounded number of bytes under way. The tables are those of `migrations/cql`.
+
+mod connection;
+mod failures;
+mod rows;
+mod session;
+mod topology;
+mod wire;
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use scylla::client::execution_profile::ExecutionProfileHandle;
 use scylla::client::session::Session;
 use scylla::errors::{DbError, PrepareError, RequestAttemptError};
 use scylla::response::PagingState;
@@ -20,15 +27,17 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::cql_failures::{failure, is_passing, refuse};
-use super::cql_rows::{self, Ask, Found, Statements, TryError};
+use self::failures::{failure, is_passing, refuse};
+use self::rows::{Ask, Found, Statements, TryError};
+use self::topology::{NodeConnector, Topology};
 use super::{
-    Consistency, CqlConfig, NewObject, ReadRequest, Record, Store, StoreCounters, Table,
-    WriteRequest, cql_session,
+    Consistency, CqlConfig, Fields, NewObject, ReadRequest, Record, Store, StoreCounters, Table,
+    WriteRequest,
 };
 use crate::codec::{self, Header};
 use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
+use crate::lanes::{AskError, LaneLimits, LaneStats, Lanes};
 use crate::retry::Backoff;
 
 /// Cassandra takes a fortieth of its heap from one client before it stops reading: 12.8 MB of 512 MB.
@@ -40,6 +49,8 @@ const QUORUM_TRIES: u32 = 3;
 const SCAN_RANGES: u64 = 64;
 const SCANS_AT_ONCE: usize = 4;
 const PING_PATIENCE: Duration = Duration::from_secs(5);
+/// More connections to one node cost it more than they bring.
+const MOST_LANES_A_NODE: usize = 32;
 
 pub struct CqlStore {
     open: RwLock<Option<Arc<Open>>>,
@@ -54,8 +65,9 @@ impl fmt::Debug for CqlStore {
 }
 
 struct Open {
-    session: Session,
-    elsewhere: ExecutionProfileHandle,
+    session: Arc<Session>,
+    topology: Arc<Topology>,
+    lanes: Arc<Lanes<NodeConnector>>,
     samples: Statements,
     objects: Statements,
     write_room: Semaphore,
@@ -75,19 +87,30 @@ struct Chunk {
 
 impl CqlStore {
     pub async fn open(config: CqlConfig) -> Result<Self, OpenError> {
-        let opened = cql_session::open(&config).await?;
+        let opened = session::open(&config).await?;
+        check_data_centre(&opened.session, &config)?;
+        let session = Arc::new(opened.session);
+        let topology = Arc::new(Topology::new(
+            Arc::clone(&session),
+            &config.keyspace,
+            &config.local_dc,
+            opened.entrance,
+        ));
+        let lanes = Lanes::start(NodeConnector(Arc::clone(&topology)), lane_limits(&config));
         let retries = Arc::new(AtomicU64::new(0));
         let escalations = Arc::new(AtomicU64::new(0));
         let open = Open {
-            session: opened.session,
-            elsewhere: opened.elsewhere,
+            session,
+            topology,
+            lanes,
             samples: Statements::new(&config.keyspace, Table::Samples),
             objects: Statements::new(&config.keyspace, Table::Objects),
             write_room: Semaphore::new(WRITE_BYTES_UNDER_WAY / WRITE_UNIT_BYTES),
             retries: Arc::clone(&retries),
             escalations: Arc::clone(&escalations),
         };
-        open.check_tables(&config).await?;
+        let (checked, ()) = join(open.check_tables(&config), open.lanes.settled()).await;
+        checked?;
         Ok(Self {
             open: RwLock::new(Some(Arc::new(open))),
             retries,
@@ -102,27 +125,9 @@ impl CqlStore {
 }
 
 impl Open {
-    /// One prepared read finds a wrong keyspace, data centre or right at once instead of in the first epoch.
+    /// One prepared read finds a wrong keyspace or a missing right at once instead of in the first epoch.
     async fn check_tables(&self, config: &CqlConfig) -> Result<(), OpenError> {
         let keyspace = &config.keyspace;
-        let cluster = self.session.get_cluster_state();
-        let centres: Vec<&str> = cluster
-            .get_nodes_info()
-            .iter()
-            .filter_map(|node| node.datacenter.as_deref())
-            .collect();
-        if !centres.contains(&config.local_dc.as_str()) {
-            let mut known = centres;
-            known.sort_unstable();
-            known.dedup();
-            return Err(OpenError::Config {
-                message: format!(
-                    "the cluster has no data centre {:?}, it has {}: set local_dc to one of them",
-                    config.local_dc,
-                    known.join(", ")
-                ),
-            });
-        }
         match self.samples.get(&self.session, Ask::NamedFields).await {
             Ok(_) => Ok(()),
             Err(PrepareError::AllAttemptsFailed {
@@ -147,40 +152,67 @@ impl Open {
     }
 
     async fn read(&self, request: &ReadRequest) -> Result<Record, StoreError> {
-        let statements = self.statements(request.table);
+        let owners = self.topology.ring().owners(Some(rows::token_of(request)));
         let mut level = request.consistency;
         let mut backoff = Backoff::default();
         let mut quorum_answers = 0;
         let mut attempts = 0;
+        // The node whose answer was not good.
+        let mut not = None;
         loop {
             attempts += 1;
-            let elsewhere = (backoff.tries() > 1).then_some(&self.elsewhere);
-            let found = cql_rows::read(&self.session, statements, request, level, elsewhere).await;
+            let found = self.read_once(request, level, &owners, not).await;
             if level == Consistency::Quorum && found.is_ok() {
                 quorum_answers += 1;
             }
             match found {
-                Ok(Found::Fields(fields)) => {
+                Ok((Found::Fields(fields), _)) => {
                     return Ok(Record {
                         object_id: request.object_id,
                         fields,
                         attempts,
                     });
                 }
-                Ok(_) if level == Consistency::One => {
+                Ok((_, node)) if level == Consistency::One => {
                     self.escalations.fetch_add(1, Ordering::Relaxed);
                     level = Consistency::Quorum;
+                    not = Some(node);
                 }
-                Ok(Found::Damaged { .. }) if quorum_answers < QUORUM_TRIES => {
+                Ok((Found::Damaged { .. }, node)) if quorum_answers < QUORUM_TRIES => {
                     self.retries.fetch_add(1, Ordering::Relaxed);
+                    not = Some(node);
                 }
-                Ok(doubt) => return Err(refuse(request, doubt, attempts)),
+                Ok((doubt, _)) => return Err(refuse(request, doubt, attempts)),
                 Err(error) => {
+                    if let TryError::Lane(AskError::Lane { node, .. } | AskError::Silent { node }) =
+                        &error
+                    {
+                        not = Some(*node);
+                    }
                     let operation = || format!("reading object {}", request.object_id);
                     self.wait_or_fail(&mut backoff, &error, operation).await?;
                 }
             }
         }
+    }
+
+    async fn read_once(
+        &self,
+        request: &ReadRequest,
+        level: Consistency,
+        owners: &[SocketAddr],
+        not: Option<SocketAddr>,
+    ) -> Result<(Found, SocketAddr), TryError> {
+        let ask = match &request.fields {
+            Fields::All => Ask::AllFields,
+            Fields::Named(_) => Ask::NamedFields,
+        };
+        let statements = self.statements(request.table);
+        let statement = statements.for_lanes(&self.session, ask).await?;
+        let question = rows::question(statement, request, level);
+        let size_bytes = request.size_bytes;
+        let (pages, node) = self.lanes.ask(owners, size_bytes, not, &question).await?;
+        Ok((rows::found(request, pages, node)?, node))
     }
 
     async fn write(&self, request: WriteRequest) -> Result<(), StoreError> {
@@ -399,6 +431,31 @@ impl Open {
     }
 }
 
+fn lane_limits(config: &CqlConfig) -> LaneLimits {
+    LaneLimits {
+        least: config.lanes.unwrap_or(1),
+        most: config.lanes.unwrap_or(MOST_LANES_A_NODE),
+    }
+}
+
+fn check_data_centre(session: &Session, config: &CqlConfig) -> Result<(), OpenError> {
+    let cluster = session.get_cluster_state();
+    let nodes = cluster.get_nodes_info().iter();
+    let mut known: Vec<&str> = nodes.filter_map(|n| n.datacenter.as_deref()).collect();
+    if known.contains(&config.local_dc.as_str()) {
+        return Ok(());
+    }
+    known.sort_unstable();
+    known.dedup();
+    Err(OpenError::Config {
+        message: format!(
+            "the cluster has no data centre {:?}, it has {}: set local_dc to one of them",
+            config.local_dc,
+            known.join(", ")
+        ),
+    })
+}
+
 /// The whole ring, cut into ranges that leave out their first token and have their last one.
 fn token_ranges() -> impl Iterator<Item = (i64, i64)> {
     let step = u64::MAX / SCAN_RANGES;
@@ -448,17 +505,36 @@ impl Store for CqlStore {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-            *open = None;
+            let open = self
+                .open
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(open) = open {
+                open.lanes.close();
+            }
         })
     }
 
     fn counters(&self) -> StoreCounters {
-        StoreCounters {
+        let mut counters = StoreCounters {
             retries: self.retries.load(Ordering::Relaxed),
             escalations: self.escalations.load(Ordering::Relaxed),
-            faults: 0,
+            ..StoreCounters::default()
+        };
+        if let Ok(open) = self.get() {
+            let extra = open.lanes.extra();
+            counters.hedges = extra.hedges.load(Ordering::Relaxed);
+            counters.hedge_wins = extra.hedge_wins.load(Ordering::Relaxed);
+            counters.silences = extra.silences.load(Ordering::Relaxed);
         }
+        counters
+    }
+
+    fn lanes(&self) -> Vec<LaneStats> {
+        self.get()
+            .map(|open| open.lanes.stats())
+            .unwrap_or_default()
     }
 }
 

@@ -1,22 +1,23 @@
 //! The statements on the two tables, and how rows become fields.
 
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use scylla::client::execution_profile::ExecutionProfileHandle;
 use scylla::client::session::Session;
 use scylla::errors::{ExecutionError, PrepareError};
-use scylla::response::PagingState;
+use scylla::routing::partitioner::{Murmur3Partitioner, Partitioner, PartitionerHasher};
 use scylla::statement::Consistency as Level;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use super::{Consistency, FieldData, Fields, ReadRequest, Table};
+use super::connection::{LaneError, Prepared, Read};
+use super::wire::{self, Damaged, Page};
 use crate::codec::{self, Header};
+use crate::lanes::AskError;
+use crate::store::{Consistency, FieldData, Fields, ReadRequest, Table};
 
 /// A row has at most half a mebibyte, so a page is a large but bearable answer.
 const ROWS_A_PAGE: i32 = 16;
@@ -41,6 +42,7 @@ pub(super) struct Statements {
     keyspace: String,
     table: Table,
     prepared: [OnceCell<PreparedStatement>; ASKS],
+    for_lanes: [OnceCell<Arc<Prepared>>; ASKS],
 }
 
 impl Statements {
@@ -49,7 +51,27 @@ impl Statements {
             keyspace: keyspace.to_owned(),
             table,
             prepared: Default::default(),
+            for_lanes: Default::default(),
         }
+    }
+
+    /// The same statement in the form that data connections use.
+    pub(super) async fn for_lanes(
+        &self,
+        session: &Session,
+        ask: Ask,
+    ) -> Result<Arc<Prepared>, PrepareError> {
+        let made = self.for_lanes[ask as usize]
+            .get_or_try_init(|| async {
+                let statement = self.get(session, ask).await?;
+                Ok::<_, PrepareError>(Arc::new(Prepared {
+                    id: statement.get_id().clone(),
+                    text: self.text(ask),
+                    page_rows: statement.get_page_size(),
+                }))
+            })
+            .await?;
+        Ok(Arc::clone(made))
     }
 
     pub(super) async fn get(
@@ -101,9 +123,11 @@ impl Statements {
     }
 }
 
-/// One try of one request, as the driver can fail it.
+/// One try of one request, as the driver or a lane can fail it.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TryError {
+    #[error(transparent)]
+    Lane(#[from] AskError<LaneError>),
     #[error(transparent)]
     Execution(Box<ExecutionError>),
     #[error(transparent)]
@@ -145,106 +169,90 @@ struct Row {
     data: Bytes,
 }
 
-type Columns<'row> = (
-    &'row str,
-    i32,
-    Option<i8>,
-    Option<i32>,
-    Option<i64>,
-    Option<i64>,
-    Option<Bytes>,
-);
-
-/// Reads one object once. `elsewhere` sends it to any node instead of the one that owns it.
-pub(super) async fn read(
-    session: &Session,
-    statements: &Statements,
+/// What a read asks the lanes.
+pub(super) fn question(
+    statement: Arc<Prepared>,
     request: &ReadRequest,
     level: Consistency,
-    elsewhere: Option<&ExecutionProfileHandle>,
-) -> Result<Found, TryError> {
-    let ask = match &request.fields {
-        Fields::All => Ask::AllFields,
-        Fields::Named(_) => Ask::NamedFields,
-    };
-    let mut statement = statements.get(session, ask).await?.clone();
-    statement.set_consistency(match level {
-        Consistency::One => Level::LocalOne,
-        Consistency::Quorum => Level::LocalQuorum,
-    });
-    statement.set_execution_profile_handle(elsewhere.cloned());
-    let mut rows = Vec::new();
-    let mut page = PagingState::start();
-    // A page may end anywhere, also when it is the only one that the row limit allows: ScyllaDB cuts near 1 MB.
-    let node = loop {
-        let (result, next) = execute_read(session, &statement, request, page).await?;
-        let result = result
-            .into_rows_result()
-            .map_err(|error| TryError::Columns(error.to_string()))?;
-        collect(&result, request, &mut rows)?;
-        match next.into_paging_control_flow() {
-            ControlFlow::Break(()) => break result.request_coordinator().connection_address(),
-            ControlFlow::Continue(state) => page = state,
-        }
-    };
-    Ok(assemble(request, rows, node))
-}
-
-async fn execute_read(
-    session: &Session,
-    statement: &PreparedStatement,
-    request: &ReadRequest,
-    page: PagingState,
-) -> Result<
-    (
-        scylla::response::query_result::QueryResult,
-        scylla::response::PagingStateResponse,
-    ),
-    ExecutionError,
-> {
-    let dataset_id = Uuid::from(request.dataset_id);
-    let object_id = Uuid::from(request.object_id);
-    match &request.fields {
-        Fields::All => {
-            session
-                .execute_single_page(statement, (dataset_id, object_id), page)
-                .await
-        }
-        Fields::Named(names) => {
-            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-            session
-                .execute_single_page(statement, (dataset_id, object_id, names), page)
-                .await
-        }
+) -> Read {
+    Read {
+        statement,
+        level: match level {
+            Consistency::One => wire::LOCAL_ONE,
+            Consistency::Quorum => wire::LOCAL_QUORUM,
+        },
+        dataset_id: Uuid::from(request.dataset_id),
+        object_id: Uuid::from(request.object_id),
+        fields: match &request.fields {
+            Fields::All => None,
+            Fields::Named(names) => Some(Arc::clone(names)),
+        },
+        size_bytes: request.size_bytes,
     }
 }
 
-fn collect(
-    result: &scylla::response::query_result::QueryRowsResult,
+/// Where the object lies on the ring: a partition key of two parts, each with its length and an end.
+pub(super) fn token_of(request: &ReadRequest) -> i64 {
+    let mut hasher = Murmur3Partitioner.build_hasher();
+    for id in [request.dataset_id, request.object_id] {
+        hasher.write(&[0, 16]);
+        hasher.write(id.as_bytes());
+        hasher.write(&[0]);
+    }
+    hasher.finish().value()
+}
+
+/// What the pages of an answer hold.
+pub(super) fn found(
     request: &ReadRequest,
-    rows: &mut Vec<Row>,
-) -> Result<(), TryError> {
-    let columns = |error: &dyn std::fmt::Display| TryError::Columns(error.to_string());
-    for row in result.rows::<Columns>().map_err(|error| columns(&error))? {
-        let (field, chunk, layout, chunk_bytes, total_bytes, xxh3, data) =
-            row.map_err(|error| columns(&error))?;
+    pages: Vec<Page>,
+    node: SocketAddr,
+) -> Result<Found, TryError> {
+    let mut rows = Vec::with_capacity(1);
+    for page in pages {
+        collect(page, request, &mut rows).map_err(|error| TryError::Columns(error.to_string()))?;
+    }
+    Ok(assemble(request, rows, node))
+}
+
+fn collect(mut page: Page, request: &ReadRequest, rows: &mut Vec<Row>) -> Result<(), Damaged> {
+    for _ in 0..page.row_count {
+        let cells = &mut page.cells;
+        let field = cells.next()?.ok_or(Damaged("a row without a field"))?;
+        let field = std::str::from_utf8(&field).map_err(|_| Damaged("a field name is no text"))?;
+        let field = name_of(field, request, rows);
+        let chunk = cells.next()?.as_deref().and_then(int);
+        let chunk = chunk.ok_or(Damaged("a row without a chunk number"))?;
+        let layout = cells.next()?.and_then(|cell| cell.first().copied());
+        let chunk_bytes = cells.next()?.as_deref().and_then(int);
+        let total_bytes = cells.next()?.as_deref().and_then(long);
+        let xxh3 = cells.next()?.as_deref().and_then(long);
+        let data = cells.next()?.unwrap_or_default();
         let header = match (layout, chunk_bytes, total_bytes, xxh3) {
             (Some(layout), Some(chunk_bytes), Some(total_bytes), Some(xxh3)) => Some(Header {
-                layout,
+                layout: layout.cast_signed(),
                 chunk_bytes: chunk_bytes.cast_unsigned(),
-                total_bytes: total_bytes.cast_unsigned(),
-                xxh3: xxh3.cast_unsigned(),
+                total_bytes,
+                xxh3,
             }),
             _ => None,
         };
         rows.push(Row {
-            field: name_of(field, request, rows),
+            field,
             chunk,
             header,
-            data: data.unwrap_or_default(),
+            data,
         });
     }
     Ok(())
+}
+
+fn int(cell: &[u8]) -> Option<i32> {
+    Some(i32::from_be_bytes(cell.try_into().ok()?))
+}
+
+fn long(cell: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(cell.try_into().ok()?))
 }
 
 /// Shares the name of the request or of the row before: no text is made for each row.

@@ -21,8 +21,9 @@ use scylla::statement::Consistency;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::CqlConfig;
+use super::connection::Entrance;
 use crate::errors::OpenError;
+use crate::store::CqlConfig;
 
 /// A wrong address or password has to be reported within five seconds.
 const TCP_PATIENCE: Duration = Duration::from_secs(3);
@@ -30,18 +31,17 @@ const OPEN_PATIENCE: Duration = Duration::from_millis(4500);
 /// Opening takes about twenty round trips: far clusters get more time, in proportion.
 const OPEN_ROUND_TRIPS: u32 = 40;
 const MAX_OPEN_PATIENCE: Duration = Duration::from_secs(20);
-/// One connection carries one TCP window a round trip, so a single one is slow on a long path.
-const CONNECTIONS_A_NODE: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+/// For writes and questions about the cluster; samples are read through lanes.
+const CONNECTIONS_A_NODE: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A node that froze is dropped after twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const DEFAULT_PORT: &str = "9042";
 
-/// A session and the two ways to choose a node.
+/// A session, and how data connections enter the same nodes.
 pub(super) struct Opened {
     pub session: Session,
-    /// Any node of the data centre: for retries, because the owner of the token may be the problem.
-    pub elsewhere: ExecutionProfileHandle,
+    pub entrance: Entrance,
 }
 
 pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
@@ -49,16 +49,16 @@ pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
     let tls = config.ca_pem.as_deref().map(tls_config).transpose()?;
     let round_trip = knock(config).await?;
     let patience = (round_trip * OPEN_ROUND_TRIPS).clamp(OPEN_PATIENCE, MAX_OPEN_PATIENCE);
-    let owner_first = profile(config, true);
     let mut builder = SessionBuilder::new()
         .known_nodes(&config.contact_points)
         .pool_size(PoolSize::PerHost(CONNECTIONS_A_NODE))
         .connection_timeout(TCP_PATIENCE)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)
-        .fetch_schema_metadata(false)
-        .default_execution_profile_handle(owner_first)
-        .tls_context(tls);
+        // The replication of our own keyspace says which nodes own an object.
+        .keyspaces_to_fetch([&config.keyspace])
+        .default_execution_profile_handle(profile(config))
+        .tls_context(tls.clone());
     if let (Some(user), Some(password)) = (&config.username, &config.password) {
         builder = builder.user(user, password.reveal());
     }
@@ -66,17 +66,17 @@ pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
         .await
         .map_err(|_| silent(config, patience))?
         .map_err(|error| explain(config, &error))?;
+    let login = config.username.clone().zip(config.password.clone());
     Ok(Opened {
         session,
-        elsewhere: profile(config, false),
+        entrance: Entrance { tls, login },
     })
 }
 
-fn profile(config: &CqlConfig, is_token_aware: bool) -> ExecutionProfileHandle {
+fn profile(config: &CqlConfig) -> ExecutionProfileHandle {
     let policy = DefaultPolicy::builder()
         .prefer_datacenter(config.local_dc.clone())
         .permit_dc_failover(false)
-        .token_aware(is_token_aware)
         .build();
     ExecutionProfile::builder()
         .load_balancing_policy(policy)

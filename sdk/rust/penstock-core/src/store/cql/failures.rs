@@ -2,9 +2,11 @@
 
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 
-use super::ReadRequest;
-use super::cql_rows::{Found, TryError};
+use super::connection::LaneError;
+use super::rows::{Found, TryError};
 use crate::errors::StoreError;
+use crate::lanes::AskError;
+use crate::store::ReadRequest;
 
 /// What a read that found no good bytes is called.
 pub(super) fn refuse(request: &ReadRequest, doubt: Found, attempts: u32) -> StoreError {
@@ -37,9 +39,17 @@ pub(super) fn refuse(request: &ReadRequest, doubt: Found, attempts: u32) -> Stor
     }
 }
 
+/// Bad credentials, wrong syntax, no right, invalid, wrong configuration: asking again changes nothing.
+const FINAL_CODES: [i32; 5] = [0x0100, 0x2000, 0x2100, 0x2200, 0x2300];
+
 /// Whether the same request may succeed a moment later.
 pub(super) fn is_passing(error: &TryError) -> bool {
     let attempt = match error {
+        TryError::Lane(AskError::Lane {
+            error: LaneError::Refused { code, .. },
+            ..
+        }) => return !FINAL_CODES.contains(code),
+        TryError::Lane(_) => return true,
         TryError::Prepare(error) => attempt_of(error),
         TryError::Execution(error) => match &**error {
             ExecutionError::LastAttemptError(attempt) => Some(attempt),
@@ -80,10 +90,16 @@ pub(super) fn failure(operation: String, error: &TryError, attempts: u32) -> Sto
     if reason.contains("No space left") {
         return StoreError::Full { reason };
     }
+    let node = match error {
+        TryError::Lane(AskError::Lane { node, .. } | AskError::Silent { node }) => {
+            Some(node.to_string())
+        }
+        _ => None,
+    };
     StoreError::Unavailable {
         operation,
         reason,
-        node: None,
+        node,
         attempts,
     }
 }

@@ -1,0 +1,298 @@
+//! What a lane has shown of itself: how much is on its way, how long answers take, how fast they come in.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::stats::{Histogram, HistogramSnapshot};
+
+/// The smallest delay counts for one to two of these.
+const MEMORY: Duration = Duration::from_secs(1);
+/// Weight of the last answer in the rate.
+const SMOOTHING: f64 = 0.1;
+/// The rate of a lane that has not answered yet: enough to try it, too little to send it everything.
+const FIRST_RATE: f64 = 20e6;
+/// Smaller answers say nothing about a rate.
+const TELLING_BYTES: u64 = 8 << 10;
+/// A transfer that took no measurable time came in one piece with its head.
+const LEAST_TRANSFER: Duration = Duration::from_micros(20);
+/// Delays for the hedge are remembered for one to two of these.
+const DELAYS_MEMORY: Duration = Duration::from_secs(3);
+
+/// Counted by the connection when bytes come in, read by whoever chooses a lane.
+#[derive(Debug)]
+pub struct Meter {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    outstanding: u64,
+    outstanding_bytes: u64,
+    asked_at: Option<Instant>,
+    /// When something was last heard, or asked for while nothing was on its way.
+    waiting_since: Instant,
+    /// None before the first answer.
+    least_delay: Option<Duration>,
+    delay_now: Option<Duration>,
+    delay_since: Instant,
+    /// Smoothed bytes and seconds of transfers; their quotient is the rate.
+    transferred: f64,
+    transfer_seconds: f64,
+    delays: Histogram,
+    delays_before: Option<HistogramSnapshot>,
+    delays_since: Instant,
+    answers: u64,
+    bytes: u64,
+    failures: u64,
+}
+
+/// A meter at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    pub outstanding: u64,
+    pub outstanding_bytes: u64,
+    pub delay: Duration,
+    /// Bytes a second.
+    pub rate: f64,
+    pub answers: u64,
+    pub bytes: u64,
+    pub failures: u64,
+}
+
+/// An answer as it came in.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// What the question had announced.
+    pub asked_bytes: u64,
+    pub bytes: u64,
+    pub asked_at: Instant,
+    pub head_at: Instant,
+    pub end_at: Instant,
+}
+
+impl Meter {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            state: Mutex::new(State {
+                outstanding: 0,
+                outstanding_bytes: 0,
+                asked_at: None,
+                waiting_since: now,
+                least_delay: None,
+                delay_now: None,
+                delay_since: now,
+                transferred: 0.0,
+                transfer_seconds: 0.0,
+                delays: Histogram::default(),
+                delays_before: None,
+                delays_since: now,
+                answers: 0,
+                bytes: 0,
+                failures: 0,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn asked(&self, now: Instant, size_bytes: u64) {
+        let mut state = self.state();
+        if state.outstanding == 0 {
+            state.waiting_since = now;
+        }
+        state.asked_at = Some(now);
+        state.outstanding += 1;
+        state.outstanding_bytes += size_bytes;
+    }
+
+    /// Bytes came in, of whatever answer.
+    pub fn heard(&self, now: Instant) {
+        self.state().waiting_since = now;
+    }
+
+    pub fn answered(&self, arrival: &Arrival) {
+        let mut state = self.state();
+        state.leave(arrival.asked_bytes);
+        state.answers += 1;
+        state.bytes += arrival.bytes;
+        state.see_delay(arrival);
+        if arrival.bytes < TELLING_BYTES {
+            return;
+        }
+        let transfer = arrival.end_at.saturating_duration_since(arrival.head_at);
+        let seconds = transfer.max(LEAST_TRANSFER).as_secs_f64();
+        let is_first = state.transfer_seconds == 0.0;
+        let weight = if is_first { 1.0 } else { SMOOTHING };
+        state.transferred += weight * (as_float(arrival.bytes) - state.transferred);
+        state.transfer_seconds += weight * (seconds - state.transfer_seconds);
+    }
+
+    pub fn failed(&self, asked_bytes: u64) {
+        let mut state = self.state();
+        state.leave(asked_bytes);
+        state.failures += 1;
+    }
+
+    pub fn reading(&self) -> Reading {
+        let state = self.state();
+        Reading {
+            outstanding: state.outstanding,
+            outstanding_bytes: state.outstanding_bytes,
+            delay: state.delay(),
+            rate: state.rate(),
+            answers: state.answers,
+            bytes: state.bytes,
+            failures: state.failures,
+        }
+    }
+
+    /// How long it has been silent although something is on its way.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let state = self.state();
+        if state.outstanding == 0 {
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(state.waiting_since)
+    }
+
+    /// Seconds until an answer of this size would be here, were it asked for now.
+    pub fn expected_finish(&self, now: Instant, size_bytes: u64) -> f64 {
+        let state = self.state();
+        let silence = if state.outstanding == 0 {
+            Duration::ZERO
+        } else {
+            now.saturating_duration_since(state.waiting_since)
+        };
+        let delay = state.delay().max(silence).as_secs_f64();
+        delay + as_float(state.outstanding_bytes + size_bytes) / state.rate()
+    }
+
+    /// Whether it has had nothing to do for so long that its numbers may be out of date.
+    pub fn is_forgotten(&self, now: Instant, after: Duration) -> bool {
+        let state = self.state();
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= after;
+        state.outstanding == 0 && state.asked_at.is_none_or(is_old)
+    }
+
+    /// Delays from question to end of answer, of the last seconds.
+    pub fn recent_delays(&self, now: Instant) -> HistogramSnapshot {
+        let mut state = self.state();
+        let snapshot = state.delays.snapshot();
+        let recent = match &state.delays_before {
+            Some(before) => before.plus(&snapshot),
+            None => snapshot.clone(),
+        };
+        if now.saturating_duration_since(state.delays_since) >= DELAYS_MEMORY {
+            state.delays_since = now;
+            state.delays_before = Some(snapshot);
+            state.delays = Histogram::default();
+        }
+        recent
+    }
+}
+
+impl State {
+    fn leave(&mut self, asked_bytes: u64) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.outstanding_bytes = self.outstanding_bytes.saturating_sub(asked_bytes);
+    }
+
+    fn see_delay(&mut self, arrival: &Arrival) {
+        let delay = arrival.head_at.saturating_duration_since(arrival.asked_at);
+        self.delays
+            .record(arrival.end_at.saturating_duration_since(arrival.asked_at));
+        if arrival.end_at.saturating_duration_since(self.delay_since) >= MEMORY {
+            // The smallest of the stretch that ends; a better one counts at once, see below.
+            self.least_delay = self.delay_now;
+            self.delay_now = None;
+            self.delay_since = arrival.end_at;
+        }
+        for least in [&mut self.delay_now, &mut self.least_delay] {
+            *least = Some(least.map_or(delay, |known| known.min(delay)));
+        }
+    }
+
+    fn delay(&self) -> Duration {
+        self.least_delay.unwrap_or_default()
+    }
+
+    fn rate(&self) -> f64 {
+        if self.transfer_seconds == 0.0 {
+            return FIRST_RATE;
+        }
+        (self.transferred / self.transfer_seconds).max(1.0)
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // bytes far below 2**53
+fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn answer(meter: &Meter, asked_at: Instant, delay: Duration, transfer: Duration) -> Instant {
+        let head_at = asked_at + delay;
+        meter.answered(&Arrival {
+            asked_bytes: 100_000,
+            bytes: 100_000,
+            asked_at,
+            head_at,
+            end_at: head_at + transfer,
+        });
+        head_at + transfer
+    }
+
+    #[test]
+    fn what_is_on_its_way_puts_the_finish_off() {
+        let asked_at = Instant::now();
+        let now = asked_at + 20 * MS;
+        let meter = Meter::new(asked_at);
+        answer(&meter, asked_at, 10 * MS, 5 * MS);
+        let idle = meter.expected_finish(now, 100_000);
+        assert!((idle - 0.015).abs() < 1e-9, "{idle}");
+        meter.asked(now, 1_000_000);
+        let busy = meter.expected_finish(now, 100_000);
+        assert!((busy - 0.065).abs() < 1e-9, "{busy}");
+        let late = meter.expected_finish(now + 500 * MS, 100_000);
+        assert!(late > 0.5, "a silent lane finishes later: {late}");
+        meter.failed(1_000_000);
+        assert_eq!(meter.reading().outstanding_bytes, 0);
+        assert_eq!(meter.silence(now + 500 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_rate_is_what_transfers_show_not_what_was_asked_for() {
+        let mut now = Instant::now();
+        let meter = Meter::new(now);
+        for _ in 0..50 {
+            meter.asked(now, 100_000);
+            now = answer(&meter, now, 150 * MS, 10 * MS);
+        }
+        let rate = meter.reading().rate;
+        assert!((rate - 10e6).abs() < 1e5, "{rate}");
+        for _ in 0..50 {
+            meter.asked(now, 100_000);
+            now = answer(&meter, now, 150 * MS, MS);
+        }
+        assert!(meter.reading().rate > 50e6);
+    }
+
+    #[test]
+    fn a_delay_that_falls_counts_at_once_and_one_that_grows_within_two_seconds() {
+        let mut now = Instant::now();
+        let meter = Meter::new(now);
+        for _ in 0..3 {
+            now = answer(&meter, now, 750 * MS, MS);
+        }
+        assert!(meter.reading().delay >= 700 * MS);
+        answer(&meter, now, 30 * MS, MS);
+        assert_eq!(meter.reading().delay, 30 * MS);
+    }
+}

@@ -1,0 +1,315 @@
+//! Lanes: connections to the nodes of a store, and for every read the one with the earliest expected finish.
+//!
+//! A slow lane starves itself, because its expected finish is late; a silent one gets nothing until it is heard
+//! again; a broken one is opened anew. What waits on a lane that turned slow or silent is asked for a second time
+//! on another one, and the first answer wins. How many lanes there are follows the bytes that are on their way.
+
+mod hedging;
+mod meter;
+mod roster;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use tokio::time::{sleep, timeout};
+
+pub use meter::{Arrival, Meter, Reading};
+use roster::{Roster, Standing};
+
+/// How often lanes are looked after, and how often a read that waits looks whether its lane still lives.
+const TICK: Duration = Duration::from_millis(50);
+/// Before anything is known about the other lanes.
+const FIRST_PATIENCE: Duration = Duration::from_millis(500);
+/// No answer is waited for longer; it got lost, and so did the one that was asked for in its place.
+const ASK_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a read waits for lanes that are being opened.
+const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+
+/// One connection to one node.
+pub trait Lane: fmt::Debug + Send + Sync + 'static {
+    type Question: Sync;
+    type Answer: Send;
+    type Error: fmt::Display + Send;
+
+    /// Asks and waits. A caller may go away at any time; the answer is then received and forgotten.
+    fn ask<'a>(
+        &'a self,
+        question: &'a Self::Question,
+    ) -> BoxFuture<'a, Result<Self::Answer, Self::Error>>;
+
+    fn is_broken(&self) -> bool;
+}
+
+/// A connection that is being opened: the lane and its meter, or why there is none.
+pub type Opening<L> = BoxFuture<'static, Result<(L, Arc<Meter>), String>>;
+
+/// Knows the nodes and how to reach them.
+pub trait Connector: fmt::Debug + Send + Sync + 'static {
+    type Lane: Lane;
+
+    /// The nodes that lanes shall lead to, as they are now.
+    fn nodes(&self) -> Vec<SocketAddr>;
+
+    /// Opens a connection and gives it its meter, which knows the delay from then on.
+    fn connect(&self, node: SocketAddr) -> Opening<Self::Lane>;
+}
+
+/// Why no lane gave an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError<E: fmt::Display> {
+    #[error("no node can be reached: {reason}")]
+    NoLane { reason: String },
+    #[error("node {node} has not answered for {} s", ASK_PATIENCE.as_secs())]
+    Silent { node: SocketAddr },
+    #[error("node {node}: {error}")]
+    Lane { node: SocketAddr, error: E },
+}
+
+/// What the lanes have had to do beyond asking once.
+#[derive(Debug, Default)]
+pub struct Extra {
+    pub hedges: AtomicU64,
+    pub hedge_wins: AtomicU64,
+    /// Reads that were moved because their lane was not heard any more.
+    pub silences: AtomicU64,
+}
+
+/// A lane at one moment, for people.
+#[derive(Debug, Clone)]
+pub struct LaneStats {
+    pub node: SocketAddr,
+    pub state: &'static str,
+    pub reading: Reading,
+    pub hedged: u64,
+}
+
+/// How many lanes a node gets.
+#[derive(Debug, Clone, Copy)]
+pub struct LaneLimits {
+    pub least: usize,
+    pub most: usize,
+}
+
+/// The lanes of one store.
+#[derive(Debug)]
+pub struct Lanes<C: Connector> {
+    connector: C,
+    roster: Mutex<Roster<C::Lane>>,
+    extra: Extra,
+}
+
+/// A lane that a read was given to.
+#[derive(Debug)]
+struct Chosen<L> {
+    lane: Arc<L>,
+    number: u64,
+    node: SocketAddr,
+    patience: Option<Duration>,
+    standing: Arc<Standing>,
+}
+
+impl<C: Connector> Lanes<C> {
+    /// Opens the first lanes in the background; `settled` waits for them.
+    pub fn start(connector: C, limits: LaneLimits) -> Arc<Self> {
+        let lanes = Arc::new(Self {
+            connector,
+            roster: Mutex::new(Roster::new(limits)),
+            extra: Extra::default(),
+        });
+        lanes.look_after();
+        let weak = Arc::downgrade(&lanes);
+        tokio::spawn(async move {
+            loop {
+                sleep(TICK).await;
+                let Some(lanes) = weak.upgrade() else { return };
+                if !lanes.look_after() {
+                    return;
+                }
+            }
+        });
+        lanes
+    }
+
+    /// Waits until every node has a lane or has failed to give one.
+    pub async fn settled(&self) {
+        while !self.roster().is_settled() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub fn close(&self) {
+        self.roster().close();
+    }
+
+    pub fn extra(&self) -> &Extra {
+        &self.extra
+    }
+
+    pub fn stats(&self) -> Vec<LaneStats> {
+        self.roster().stats()
+    }
+
+    fn roster(&self) -> MutexGuard<'_, Roster<C::Lane>> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One round of care; false when the lanes are closed.
+    fn look_after(self: &Arc<Self>) -> bool {
+        let nodes = self.connector.nodes();
+        let openings = {
+            let mut roster = self.roster();
+            if roster.is_closed() {
+                return false;
+            }
+            roster.look_after(now(), &nodes)
+        };
+        for (number, node) in openings {
+            let opening = self.connector.connect(node);
+            let lanes = Arc::clone(self);
+            tokio::spawn(async move {
+                let opened = opening.await;
+                lanes.roster().opened(now(), number, opened);
+            });
+        }
+        true
+    }
+
+    /// The answer to a question, from one of the owners when they can be reached, else from any node. `not` is a
+    /// node whose answer was not good.
+    pub async fn ask(
+        &self,
+        owners: &[SocketAddr],
+        size_bytes: u64,
+        not: Option<SocketAddr>,
+        question: &Question<C>,
+    ) -> Result<(Answer<C>, SocketAddr), AskError<Error<C>>> {
+        let first = self.first(owners, size_bytes, not).await?;
+        let started = now();
+        let mut answer = first.lane.ask(question);
+        let mut wait = first.patience.unwrap_or(FIRST_PATIENCE);
+        loop {
+            if let Ok(answer) = timeout(wait, &mut answer).await {
+                return first.result(answer);
+            }
+            wait = TICK;
+            if let Some(second) = self.second(owners, size_bytes, &first) {
+                return self.race(started, question, (&first, answer), second).await;
+            }
+            if (now() - started) >= ASK_PATIENCE {
+                return Err(AskError::Silent { node: first.node });
+            }
+        }
+    }
+
+    async fn first(
+        &self,
+        owners: &[SocketAddr],
+        size_bytes: u64,
+        not: Option<SocketAddr>,
+    ) -> Result<Chosen<C::Lane>, AskError<Error<C>>> {
+        let deadline = now() + OPEN_PATIENCE;
+        loop {
+            {
+                let mut roster = self.roster();
+                if let Some(chosen) = roster.choose(now(), owners, size_bytes, not) {
+                    return Ok(chosen);
+                }
+                if now() >= deadline || !roster.is_opening() {
+                    let reason = roster.why_none();
+                    return Err(AskError::NoLane { reason });
+                }
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Another lane for a read that has waited longer than others do, or whose lane is not heard any more.
+    fn second(
+        &self,
+        owners: &[SocketAddr],
+        size_bytes: u64,
+        first: &Chosen<C::Lane>,
+    ) -> Option<Chosen<C::Lane>> {
+        let is_silent = first.standing.is_silent();
+        if !is_silent && first.patience.is_none() {
+            return None;
+        }
+        let mut roster = self.roster();
+        let second = roster.choose_other(now(), owners, size_bytes, first.number)?;
+        if is_silent {
+            self.extra.silences.fetch_add(1, Ordering::Relaxed);
+        } else if roster.spend_hedge() {
+            self.extra.hedges.fetch_add(1, Ordering::Relaxed);
+            first.standing.count_hedge();
+        } else {
+            return None;
+        }
+        Some(second)
+    }
+
+    async fn race(
+        &self,
+        started: Instant,
+        question: &Question<C>,
+        (first, first_answer): (&Chosen<C::Lane>, Asking<'_, C>),
+        second: Chosen<C::Lane>,
+    ) -> Result<(Answer<C>, SocketAddr), AskError<Error<C>>> {
+        let mut answers = FuturesUnordered::new();
+        answers.push(first_answer.map(|answer| (first, answer)).boxed());
+        let second_answer = second.lane.ask(question);
+        answers.push(second_answer.map(|answer| (&second, answer)).boxed());
+        loop {
+            let next = tokio::select! {
+                Some(next) = answers.next() => next,
+                () = sleep(TICK) => {
+                    let is_lost = first.standing.is_silent() && second.standing.is_silent();
+                    if is_lost || (now() - started) >= ASK_PATIENCE {
+                        return Err(AskError::Silent { node: second.node });
+                    }
+                    continue;
+                }
+            };
+            let (chosen, answer) = next;
+            let result = chosen.result(answer);
+            if result.is_ok() && chosen.number == second.number {
+                self.extra.hedge_wins.fetch_add(1, Ordering::Relaxed);
+            }
+            // One failure is no answer yet: the other lane may still give one.
+            if result.is_ok() || answers.is_empty() {
+                return result;
+            }
+        }
+    }
+}
+
+/// Tokio's clock, which tests can stop.
+pub fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+type Question<C> = <<C as Connector>::Lane as Lane>::Question;
+type Answer<C> = <<C as Connector>::Lane as Lane>::Answer;
+type Error<C> = <<C as Connector>::Lane as Lane>::Error;
+type Asking<'a, C> = BoxFuture<'a, Result<Answer<C>, Error<C>>>;
+
+impl<L: Lane> Chosen<L> {
+    fn result(
+        &self,
+        answer: Result<L::Answer, L::Error>,
+    ) -> Result<(L::Answer, SocketAddr), AskError<L::Error>> {
+        let node = self.node;
+        match answer {
+            Ok(answer) => Ok((answer, node)),
+            Err(error) => Err(AskError::Lane { node, error }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

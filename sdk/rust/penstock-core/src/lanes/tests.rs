@@ -1,0 +1,329 @@
+//! Lanes on a simulated network, on tokio's paused clock.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+const SIZE: u64 = 100_000;
+
+/// How a node behaves at the moment.
+#[derive(Debug, Clone, Copy)]
+struct Behaviour {
+    delay: Duration,
+    rate: f64,
+    is_silent: bool,
+    is_down: bool,
+}
+
+const HEALTHY: Behaviour = Behaviour {
+    delay: Duration::from_millis(50),
+    rate: 50e6,
+    is_silent: false,
+    is_down: false,
+};
+
+const DOWN: Behaviour = Behaviour {
+    is_down: true,
+    ..HEALTHY
+};
+
+#[derive(Debug, Default)]
+struct World {
+    behaviours: Mutex<HashMap<SocketAddr, Behaviour>>,
+    asked: Mutex<HashMap<SocketAddr, u64>>,
+    opened: AtomicU64,
+}
+
+impl World {
+    fn set(&self, node: SocketAddr, behaviour: Behaviour) {
+        self.behaviours.lock().unwrap().insert(node, behaviour);
+    }
+
+    fn get(&self, node: SocketAddr) -> Behaviour {
+        self.behaviours.lock().unwrap()[&node]
+    }
+
+    fn take_asked(&self) -> HashMap<SocketAddr, u64> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedLane {
+    node: SocketAddr,
+    world: Arc<World>,
+    meter: Arc<Meter>,
+    free_at: Mutex<Instant>,
+    is_broken: AtomicBool,
+}
+
+impl Lane for SimulatedLane {
+    type Question = ();
+    type Answer = SocketAddr;
+    type Error = String;
+
+    fn ask<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<SocketAddr, String>> {
+        Box::pin(async move {
+            *self
+                .world
+                .asked
+                .lock()
+                .unwrap()
+                .entry(self.node)
+                .or_default() += 1;
+            let asked_at = now();
+            self.meter.asked(asked_at, SIZE);
+            let behaviour = self.world.get(self.node);
+            if behaviour.is_down {
+                self.is_broken.store(true, Ordering::Relaxed);
+                self.meter.failed(SIZE);
+                return Err("reset".to_owned());
+            }
+            let (head_at, end_at) = {
+                let mut free_at = self.free_at.lock().unwrap();
+                let head_at = (asked_at + behaviour.delay).max(*free_at);
+                #[allow(clippy::cast_precision_loss)]
+                let transfer = Duration::from_secs_f64(SIZE as f64 / behaviour.rate);
+                *free_at = head_at + transfer;
+                (head_at, *free_at)
+            };
+            // On its own: the answer comes also when nobody waits for it any more.
+            let (world, meter, node) =
+                (Arc::clone(&self.world), Arc::clone(&self.meter), self.node);
+            let arrival = tokio::spawn(async move {
+                tokio::time::sleep_until(end_at.into()).await;
+                while world.get(node).is_silent {
+                    sleep(Duration::from_millis(10)).await;
+                }
+                meter.heard(now());
+                meter.answered(&Arrival {
+                    asked_bytes: SIZE,
+                    bytes: SIZE,
+                    asked_at,
+                    head_at,
+                    end_at,
+                });
+            });
+            arrival.await.map_err(|error| error.to_string())?;
+            Ok(self.node)
+        })
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedConnector {
+    nodes: Vec<SocketAddr>,
+    world: Arc<World>,
+}
+
+impl Connector for SimulatedConnector {
+    type Lane = SimulatedLane;
+
+    fn nodes(&self) -> Vec<SocketAddr> {
+        self.nodes.clone()
+    }
+
+    fn connect(&self, node: SocketAddr) -> Opening<SimulatedLane> {
+        let world = Arc::clone(&self.world);
+        Box::pin(async move {
+            let behaviour = world.get(node);
+            sleep(2 * behaviour.delay).await;
+            if behaviour.is_down || behaviour.is_silent {
+                return Err("nothing listens".to_owned());
+            }
+            world.opened.fetch_add(1, Ordering::Relaxed);
+            let meter = Arc::new(Meter::new(now()));
+            let lane = SimulatedLane {
+                node,
+                world,
+                meter: Arc::clone(&meter),
+                free_at: Mutex::new(now()),
+                is_broken: AtomicBool::new(false),
+            };
+            Ok((lane, meter))
+        })
+    }
+}
+
+fn node(last: u8) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, last], 9042))
+}
+
+const LIMITS: LaneLimits = LaneLimits { least: 2, most: 8 };
+
+async fn three_nodes() -> (Arc<World>, Arc<Lanes<SimulatedConnector>>, Vec<SocketAddr>) {
+    let world = Arc::new(World::default());
+    let nodes: Vec<SocketAddr> = (1..=3).map(node).collect();
+    for node in &nodes {
+        world.set(*node, HEALTHY);
+    }
+    let connector = SimulatedConnector {
+        nodes: nodes.clone(),
+        world: Arc::clone(&world),
+    };
+    let lanes = Lanes::start(connector, LIMITS);
+    lanes.settled().await;
+    (world, lanes, nodes)
+}
+
+/// Keeps so many reads on their way for a while; returns how many were answered and the longest wait.
+async fn load(
+    lanes: &Arc<Lanes<SimulatedConnector>>,
+    owners: &[SocketAddr],
+    at_once: usize,
+    seconds: u64,
+) -> (u64, Duration) {
+    let end = now() + Duration::from_secs(seconds);
+    let readers = (0..at_once).map(|_| async {
+        let (mut count, mut longest) = (0, Duration::ZERO);
+        while now() < end {
+            let started = now();
+            match lanes.ask(owners, SIZE, None, &()).await {
+                Ok(_) => count += 1,
+                Err(_) => sleep(Duration::from_millis(20)).await,
+            }
+            longest = longest.max(now() - started);
+        }
+        (count, longest)
+    });
+    let results = futures::future::join_all(readers).await;
+    let longest = results.iter().map(|(_, longest)| *longest).max();
+    (
+        results.iter().map(|(count, _)| count).sum(),
+        longest.unwrap_or_default(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn healthy_lanes_share_the_reads() {
+    let (world, lanes, nodes) = three_nodes().await;
+    let (count, _) = load(&lanes, &nodes, 60, 5).await;
+    let asked = world.take_asked();
+    for node in &nodes {
+        let share = asked[node] * 3 * 100 / count;
+        assert!((70..=130).contains(&share), "{node}: {share} %");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_owners_are_asked_while_they_can_be_reached() {
+    let (world, lanes, nodes) = three_nodes().await;
+    load(&lanes, &nodes[..2], 10, 2).await;
+    assert!(!world.take_asked().contains_key(&nodes[2]));
+    for node in &nodes[..2] {
+        world.set(*node, DOWN);
+    }
+    load(&lanes, &nodes[..2], 10, 2).await;
+    let (count, _) = load(&lanes, &nodes[..2], 10, 2).await;
+    assert!(count > 100, "the third node hands questions on: {count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_lane_gets_little_and_its_share_again_when_it_recovers() {
+    let (world, lanes, nodes) = three_nodes().await;
+    load(&lanes, &nodes, 60, 3).await;
+    for slow in [
+        Behaviour {
+            delay: Duration::from_millis(250),
+            ..HEALTHY
+        },
+        Behaviour {
+            rate: 2e6,
+            ..HEALTHY
+        },
+    ] {
+        world.set(nodes[0], slow);
+        load(&lanes, &nodes, 60, 5).await;
+        world.take_asked();
+        let (count, _) = load(&lanes, &nodes, 60, 10).await;
+        let share = world.take_asked()[&nodes[0]] * 100 / count;
+        assert!(share <= 12, "{slow:?} had {share} %");
+        world.set(nodes[0], HEALTHY);
+        load(&lanes, &nodes, 60, 6).await;
+        world.take_asked();
+        let (count, _) = load(&lanes, &nodes, 60, 5).await;
+        let share = world.take_asked()[&nodes[0]] * 100 / count;
+        assert!(share >= 20, "after {slow:?} it has {share} %");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_on_a_lane_that_falls_silent_are_asked_for_elsewhere() {
+    let (world, lanes, nodes) = three_nodes().await;
+    load(&lanes, &nodes, 60, 3).await;
+    world.set(
+        nodes[0],
+        Behaviour {
+            is_silent: true,
+            ..HEALTHY
+        },
+    );
+    let (count, longest) = load(&lanes, &nodes, 60, 8).await;
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    assert!(count > 3000, "{count}");
+    world.set(nodes[0], HEALTHY);
+    load(&lanes, &nodes, 60, 2).await;
+    world.take_asked();
+    load(&lanes, &nodes, 60, 2).await;
+    assert!(world.take_asked()[&nodes[0]] > 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_node_is_tried_gently_and_used_again() {
+    let (world, lanes, nodes) = three_nodes().await;
+    world.set(nodes[0], DOWN);
+    load(&lanes, &nodes, 20, 20).await;
+    world.set(nodes[0], HEALTHY);
+    load(&lanes, &nodes, 20, 5).await;
+    world.take_asked();
+    load(&lanes, &nodes, 20, 2).await;
+    assert!(world.take_asked()[&nodes[0]] > 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_answers_is_said_soon() {
+    let (world, lanes, nodes) = three_nodes().await;
+    for node in &nodes {
+        world.set(*node, DOWN);
+    }
+    load(&lanes, &nodes, 6, 2).await;
+    let started = now();
+    let error = lanes.ask(&nodes, SIZE, None, &()).await.unwrap_err();
+    assert!(now() - started < Duration::from_secs(4));
+    assert!(error.to_string().contains("nothing listens"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_grow_with_the_bytes_on_their_way_and_shrink_again() {
+    let (_, lanes, nodes) = three_nodes().await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(lanes.stats().len(), 6);
+    load(&lanes, &nodes, 400, 5).await;
+    let many = lanes.stats().len();
+    assert!((18..=24).contains(&many), "{many}");
+    load(&lanes, &nodes, 4, 60).await;
+    assert!(lanes.stats().len() <= 9, "{}", lanes.stats().len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hedges_keep_their_budget() {
+    let (world, lanes, nodes) = three_nodes().await;
+    load(&lanes, &nodes, 30, 3).await;
+    let before = lanes.extra().hedges.load(Ordering::Relaxed);
+    world.set(
+        nodes[0],
+        Behaviour {
+            delay: Duration::from_millis(400),
+            ..HEALTHY
+        },
+    );
+    let (count, _) = load(&lanes, &nodes, 30, 10).await;
+    let hedges = lanes.extra().hedges.load(Ordering::Relaxed) - before;
+    assert!(hedges > 0);
+    assert!(hedges <= count / 20 + 64, "{hedges} of {count}");
+}

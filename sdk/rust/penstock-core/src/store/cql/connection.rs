@@ -1,0 +1,413 @@
+//! One data connection to one node: many reads on their way, answers in any order, received without a copy.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use uuid::Uuid;
+
+use super::wire::{self, Answer, Ask, Damaged, Execute, Frame, HEADER_BYTES, Head, Page};
+use crate::lanes::{Arrival, Lane, Meter};
+use crate::store::Secret;
+
+/// Opening takes two or three round trips, four with TLS.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Heads and small answers are received through this; the rest of a large answer goes to its own memory.
+const READ_BYTES: usize = 16 << 10;
+/// A connection has 32768 stream ids. One with so many reads on their way has lost answers.
+const MAX_STREAMS: usize = 8192;
+/// What small requests count for.
+const SMALL_BYTES: u64 = 256;
+
+/// How to reach and enter any node.
+#[derive(Clone)]
+pub(super) struct Entrance {
+    pub tls: Option<Arc<ClientConfig>>,
+    pub login: Option<(String, Secret)>,
+}
+
+impl fmt::Debug for Entrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entrance").finish_non_exhaustive()
+    }
+}
+
+/// A statement that the driver has prepared on all nodes.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub id: Bytes,
+    pub text: String,
+    pub page_rows: i32,
+}
+
+/// A read of one object at one level.
+#[derive(Debug, Clone)]
+pub(super) struct Read {
+    pub statement: Arc<Prepared>,
+    pub level: u16,
+    pub dataset_id: Uuid,
+    pub object_id: Uuid,
+    pub fields: Option<Arc<[Arc<str>]>>,
+    pub size_bytes: u64,
+}
+
+/// Why a connection gave no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum LaneError {
+    #[error("connection lost: {0}")]
+    Broken(Arc<str>),
+    #[error("{message}")]
+    Refused { code: i32, message: String },
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+}
+
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    has_outgoing: Notify,
+    meter: Arc<Meter>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Reads on their way, by stream id.
+    pending: Vec<Option<Pending>>,
+    free: Vec<i16>,
+    outgoing: BytesMut,
+    broken: Option<Arc<str>>,
+}
+
+struct Pending {
+    waiter: oneshot::Sender<Result<Frame, LaneError>>,
+    asked_at: Instant,
+    asked_bytes: u64,
+}
+
+impl Connection {
+    /// Connects and logs in; the meter begins with the delay that this has shown.
+    pub async fn open(node: SocketAddr, entrance: Entrance) -> Result<(Self, Arc<Meter>), String> {
+        timeout(OPEN_PATIENCE, Self::enter(node, entrance))
+            .await
+            .map_err(|_| format!("no connection within {} s", OPEN_PATIENCE.as_secs()))?
+    }
+
+    async fn enter(node: SocketAddr, entrance: Entrance) -> Result<(Self, Arc<Meter>), String> {
+        let started = Instant::now();
+        let text = |error: io::Error| error.to_string();
+        let stream = TcpStream::connect(node).await.map_err(text)?;
+        stream.set_nodelay(true).map_err(text)?;
+        let meter = Arc::new(Meter::new(started));
+        let connection = match entrance.tls {
+            None => {
+                let (source, sink) = stream.into_split();
+                Self::start(source, sink, Arc::clone(&meter))
+            }
+            Some(config) => {
+                let name = ServerName::from(node.ip());
+                let stream = TlsConnector::from(config)
+                    .connect(name, stream)
+                    .await
+                    .map_err(text)?;
+                let (source, sink) = tokio::io::split(stream);
+                Self::start(source, sink, Arc::clone(&meter))
+            }
+        };
+        connection.log_in(entrance.login).await?;
+        Ok((connection, meter))
+    }
+
+    fn start(
+        source: impl AsyncRead + Unpin + Send + 'static,
+        sink: impl AsyncWrite + Unpin + Send + 'static,
+        meter: Arc<Meter>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            has_outgoing: Notify::new(),
+            meter,
+        });
+        let reader = tokio::spawn(Arc::clone(&shared).receive(source));
+        let writer = tokio::spawn(Arc::clone(&shared).send(sink));
+        Self {
+            shared,
+            tasks: [reader.abort_handle(), writer.abort_handle()],
+        }
+    }
+
+    async fn log_in(&self, login: Option<(String, Secret)>) -> Result<(), String> {
+        match self.small(&Ask::Startup).await? {
+            Answer::Ready => Ok(()),
+            Answer::Authenticate => {
+                let (user, password) = login.ok_or("it wants a user name and a password")?;
+                let ask = Ask::Login {
+                    user: &user,
+                    password: password.reveal(),
+                };
+                match self.small(&ask).await? {
+                    Answer::Ready => Ok(()),
+                    Answer::Error { message, .. } => Err(message),
+                    _ => Err("it wants a way to log in that is not known here".to_owned()),
+                }
+            }
+            Answer::Error { message, .. } => Err(message),
+            _ => Err("it does not speak CQL".to_owned()),
+        }
+    }
+
+    async fn small(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+        let text = |error: LaneError| error.to_string();
+        let frame = self.shared.ask(ask, SMALL_BYTES).await.map_err(text)?;
+        frame.parse().map_err(|error| error.to_string())
+    }
+
+    /// All pages of a read.
+    async fn read(&self, read: &Read) -> Result<Vec<Page>, LaneError> {
+        let mut pages: Vec<Page> = Vec::with_capacity(1);
+        let mut has_prepared = false;
+        loop {
+            let execute = Execute {
+                statement_id: &read.statement.id,
+                level: read.level,
+                dataset_id: read.dataset_id,
+                object_id: read.object_id,
+                fields: read.fields.as_deref(),
+                page_rows: read.statement.page_rows,
+                page: pages.last().and_then(|page| page.next.as_deref()),
+            };
+            let frame = self
+                .shared
+                .ask(&Ask::Execute(&execute), read.size_bytes)
+                .await?;
+            match frame.parse()? {
+                Answer::Rows(page) => {
+                    let is_last = page.next.is_none();
+                    pages.push(page);
+                    if is_last {
+                        return Ok(pages);
+                    }
+                }
+                Answer::Error { code, .. } if code == wire::UNPREPARED && !has_prepared => {
+                    has_prepared = true;
+                    self.prepare(&read.statement.text).await?;
+                }
+                Answer::Error { code, message } => {
+                    return Err(LaneError::Refused { code, message });
+                }
+                _ => return Err(Damaged("not the answer to a read").into()),
+            }
+        }
+    }
+
+    async fn prepare(&self, text: &str) -> Result<(), LaneError> {
+        let frame = self.shared.ask(&Ask::Prepare(text), SMALL_BYTES).await?;
+        match frame.parse()? {
+            Answer::Prepared => Ok(()),
+            Answer::Error { code, message } => Err(LaneError::Refused { code, message }),
+            _ => Err(Damaged("not the answer to a preparation").into()),
+        }
+    }
+}
+
+impl Lane for Connection {
+    type Question = Read;
+    type Answer = Vec<Page>;
+    type Error = LaneError;
+
+    fn ask<'a>(&'a self, question: &'a Read) -> BoxFuture<'a, Result<Vec<Page>, LaneError>> {
+        Box::pin(self.read(question))
+    }
+
+    fn is_broken(&self) -> bool {
+        self.shared.state().broken.is_some()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+        self.shared.break_off("closed");
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask(&self, ask: &Ask<'_>, asked_bytes: u64) -> Result<Frame, LaneError> {
+        let (waiter, answer) = oneshot::channel();
+        let asked_at = Instant::now();
+        {
+            let mut state = self.state();
+            if let Some(reason) = &state.broken {
+                return Err(LaneError::Broken(Arc::clone(reason)));
+            }
+            let pending = Pending {
+                waiter,
+                asked_at,
+                asked_bytes,
+            };
+            let Some(stream) = state.enter(pending) else {
+                drop(state);
+                self.break_off("too many answers never came");
+                return Err(LaneError::Broken(Arc::from("too many answers never came")));
+            };
+            ask.write(stream, &mut state.outgoing);
+        }
+        self.meter.asked(asked_at, asked_bytes);
+        self.has_outgoing.notify_one();
+        answer
+            .await
+            .unwrap_or_else(|_| Err(LaneError::Broken(Arc::from("closed"))))
+    }
+
+    async fn send(self: Arc<Self>, mut sink: impl AsyncWrite + Unpin) {
+        loop {
+            self.has_outgoing.notified().await;
+            let outgoing = std::mem::take(&mut self.state().outgoing);
+            if outgoing.is_empty() {
+                continue;
+            }
+            let sent = async {
+                sink.write_all(&outgoing).await?;
+                sink.flush().await
+            };
+            if let Err(error) = sent.await {
+                return self.break_off(&error.to_string());
+            }
+        }
+    }
+
+    async fn receive(self: Arc<Self>, source: impl AsyncRead + Unpin) {
+        let mut source = Source {
+            source,
+            ahead: BytesMut::with_capacity(READ_BYTES),
+        };
+        loop {
+            if let Err(error) = self.receive_one(&mut source).await {
+                return self.break_off(&error.to_string());
+            }
+        }
+    }
+
+    async fn receive_one(&self, source: &mut Source<impl AsyncRead + Unpin>) -> io::Result<()> {
+        let invalid = |error: Damaged| io::Error::new(io::ErrorKind::InvalidData, error);
+        let head = source.head(&self.meter).await?;
+        let head_at = Instant::now();
+        let head = Head::parse(&head).map_err(invalid)?;
+        let body = source.body(head.body_bytes, &self.meter).await?;
+        let end_at = Instant::now();
+        if head.stream < 0 {
+            // An event; nobody has asked for any.
+            return Ok(());
+        }
+        let pending = self.state().leave(head.stream);
+        let pending = pending.ok_or_else(|| invalid(Damaged("it answers no question")))?;
+        self.meter.answered(&Arrival {
+            asked_bytes: pending.asked_bytes,
+            bytes: body.len() as u64,
+            asked_at: pending.asked_at,
+            head_at,
+            end_at,
+        });
+        // Whoever asked may have gone, for instance because another lane was faster.
+        let _ = pending.waiter.send(Ok(Frame { head, body }));
+        Ok(())
+    }
+
+    fn break_off(&self, reason: &str) {
+        let pending = {
+            let mut state = self.state();
+            state.broken.get_or_insert_with(|| Arc::from(reason));
+            std::mem::take(&mut state.pending)
+        };
+        for pending in pending.into_iter().flatten() {
+            self.meter.failed(pending.asked_bytes);
+            let _ = pending
+                .waiter
+                .send(Err(LaneError::Broken(Arc::from(reason))));
+        }
+    }
+}
+
+impl State {
+    fn enter(&mut self, pending: Pending) -> Option<i16> {
+        if let Some(stream) = self.free.pop() {
+            *self.pending.get_mut(usize::try_from(stream).ok()?)? = Some(pending);
+            return Some(stream);
+        }
+        if self.pending.len() >= MAX_STREAMS {
+            return None;
+        }
+        let stream = i16::try_from(self.pending.len()).ok()?;
+        self.pending.push(Some(pending));
+        Some(stream)
+    }
+
+    fn leave(&mut self, stream: i16) -> Option<Pending> {
+        let place = self.pending.get_mut(usize::try_from(stream).ok()?)?;
+        let pending = place.take()?;
+        self.free.push(stream);
+        Some(pending)
+    }
+}
+
+/// The receiving side of a socket, with what was read beyond the last answer.
+struct Source<R> {
+    source: R,
+    ahead: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> Source<R> {
+    async fn head(&mut self, meter: &Meter) -> io::Result<[u8; HEADER_BYTES]> {
+        while self.ahead.len() < HEADER_BYTES {
+            self.ahead.reserve(READ_BYTES);
+            if self.source.read_buf(&mut self.ahead).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            meter.heard(Instant::now());
+        }
+        let mut head = [0; HEADER_BYTES];
+        head.copy_from_slice(&self.ahead.split_to(HEADER_BYTES));
+        Ok(head)
+    }
+
+    /// Memory of exactly the size of the body: what a caller keeps of it keeps nothing else alive.
+    async fn body(&mut self, length: usize, meter: &Meter) -> io::Result<Bytes> {
+        let mut body = Vec::with_capacity(length);
+        let here = length.min(self.ahead.len());
+        body.extend_from_slice(&self.ahead.split_to(here));
+        while body.len() < length {
+            let missing = (length - body.len()) as u64;
+            let read = (&mut self.source).take(missing).read_buf(&mut body).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            meter.heard(Instant::now());
+        }
+        Ok(Bytes::from(body))
+    }
+}
