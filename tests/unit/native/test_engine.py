@@ -228,7 +228,7 @@ def test_skip_and_replace_keep_the_steps_and_report(world: EngineWorld) -> None:
         store = world.store(missing_share=0.2, seed=4)
         with world.engine(store, on_error=on_error, max_failed_share=1.0, prefetch_next_epoch=False) as engine:
             rows = [row for batch in epoch_of(engine, 0) for row in world.rows(batch)]
-            failed = {sample_id for _, sample_id, _ in engine.failures()}
+            failed = {row[1] for row in engine.failures()}
             read = {derived("sample", row.position) for row in rows if row.is_valid}
             assert failed
             assert not failed & read

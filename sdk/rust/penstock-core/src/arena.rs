@@ -12,6 +12,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::process::Owner;
 
 /// Alignment of every block.
@@ -203,6 +205,18 @@ impl BlockMut {
     pub fn freeze(self) -> Arc<Block> {
         Arc::new(self.0)
     }
+
+    /// Ends the writing for good: bytes that Rust shares, and that return to the pool with their last handle.
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for BlockMut {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the range is allocated and initialised; whoever writes it borrows `self` alone.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), self.0.len) }
+    }
 }
 
 /// A filled block; its memory returns to the pool when the last handle is dropped.
@@ -282,6 +296,21 @@ mod tests {
         assert_eq!(second.to_vec(), vec![7; 5000]);
         drop(second);
         assert_eq!(pool.take(5000).freeze().as_ptr(), address);
+    }
+
+    #[test]
+    fn shared_bytes_hold_their_block_until_the_last_slice_is_gone() {
+        let pool = Pool::new(MIB);
+        let mut block = pool.take(5000);
+        block.as_mut_slice().fill(7);
+        let bytes = block.into_bytes();
+        let slice = bytes.slice(4000..);
+        drop(bytes);
+        assert_eq!(pool.stats().idle_bytes, 0);
+        assert_eq!(slice, vec![7; 1000]);
+        drop(slice);
+        assert_eq!(pool.stats().lent_bytes, 0);
+        assert!(pool.stats().idle_bytes >= 5000);
     }
 
     #[test]

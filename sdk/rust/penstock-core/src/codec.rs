@@ -231,5 +231,106 @@ mod tests {
             let result = assemble("f".into(), Header::of(&data), chunks_of(&Bytes::from(damaged)));
             prop_assert!(result.unwrap_err().contains("checksum"));
         }
+
+        #[test]
+        fn mutated_rows_are_refused_or_give_the_very_bytes(
+            length in 0_usize..3 * CHUNK_BYTES,
+            mutations in prop::collection::vec(mutation(), 1..4),
+        ) {
+            let data: Bytes = (0..=u8::MAX).cycle().take(length).collect();
+            let mut header = Header::of(&data);
+            let mut chunks = chunks_of(&data);
+            for mutation in mutations {
+                mutation.apply(&mut header, &mut chunks);
+            }
+            if let Ok(field) = assemble("f".into(), header, chunks) {
+                prop_assert_eq!(field.to_bytes(), data);
+            }
+        }
+
+        #[test]
+        fn arbitrary_rows_never_panic_and_never_pass_unless_they_fit_their_header(
+            header in (any::<i8>(), any::<u32>(), any::<u64>(), any::<u64>()),
+            indices in prop::collection::vec(any::<i32>(), 0..6),
+            data in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let (layout, chunk_bytes, total_bytes, xxh3) = header;
+            let chunks: Vec<_> = indices.into_iter().map(|index| (index, Bytes::from(data.clone()))).collect();
+            for layout in [layout, LAYOUT] {
+                for total_bytes in [total_bytes, (chunks.len() * data.len()) as u64] {
+                    let header = Header { layout, chunk_bytes, total_bytes, xxh3 };
+                    if let Ok(field) = assemble("f".into(), header, chunks.clone()) {
+                        prop_assert_eq!(xxh3_64(&field.to_bytes()), xxh3);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a disk, a network or a bug may do to the rows of a field.
+    #[derive(Debug, Clone)]
+    enum Mutation {
+        Layout(i8),
+        ChunkBytes(u32),
+        TotalBytes(u64),
+        Checksum(u64),
+        Drop(prop::sample::Index),
+        Repeat(prop::sample::Index),
+        Swap(prop::sample::Index, prop::sample::Index),
+        SwapIndices(prop::sample::Index, prop::sample::Index),
+        Flip(prop::sample::Index, prop::sample::Index, u8),
+        Cut(prop::sample::Index, prop::sample::Index),
+    }
+
+    fn mutation() -> impl Strategy<Value = Mutation> {
+        let index = any::<prop::sample::Index>;
+        prop_oneof![
+            any::<i8>().prop_map(Mutation::Layout),
+            any::<u32>().prop_map(Mutation::ChunkBytes),
+            any::<u64>().prop_map(Mutation::TotalBytes),
+            any::<u64>().prop_map(Mutation::Checksum),
+            index().prop_map(Mutation::Drop),
+            index().prop_map(Mutation::Repeat),
+            (index(), index()).prop_map(|(one, other)| Mutation::Swap(one, other)),
+            (index(), index()).prop_map(|(one, other)| Mutation::SwapIndices(one, other)),
+            (index(), index(), 1_u8..)
+                .prop_map(|(chunk, place, mask)| Mutation::Flip(chunk, place, mask)),
+            (index(), index()).prop_map(|(chunk, place)| Mutation::Cut(chunk, place)),
+        ]
+    }
+
+    impl Mutation {
+        fn apply(&self, header: &mut Header, chunks: &mut Vec<(i32, Bytes)>) {
+            let count = chunks.len();
+            match self {
+                Self::Layout(layout) => header.layout = *layout,
+                Self::ChunkBytes(bytes) => header.chunk_bytes = *bytes,
+                Self::TotalBytes(bytes) => header.total_bytes = *bytes,
+                Self::Checksum(xxh3) => header.xxh3 = *xxh3,
+                _ if count == 0 => {}
+                Self::Drop(chunk) => drop(chunks.remove(chunk.index(count))),
+                Self::Repeat(chunk) => chunks.push(chunks[chunk.index(count)].clone()),
+                Self::Swap(one, other) => chunks.swap(one.index(count), other.index(count)),
+                Self::SwapIndices(one, other) => {
+                    let (one, other) = (one.index(count), other.index(count));
+                    let index = chunks[one].0;
+                    chunks[one].0 = chunks[other].0;
+                    chunks[other].0 = index;
+                }
+                Self::Flip(chunk, place, mask) => {
+                    let data = &mut chunks[chunk.index(count)].1;
+                    let mut bytes = data.to_vec();
+                    if !bytes.is_empty() {
+                        let place = place.index(bytes.len());
+                        bytes[place] ^= mask;
+                        *data = Bytes::from(bytes);
+                    }
+                }
+                Self::Cut(chunk, place) => {
+                    let data = &mut chunks[chunk.index(count)].1;
+                    data.truncate(place.index(data.len() + 1));
+                }
+            }
+        }
     }
 }

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use penstock_core::arena::Block;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::buffers::shared_bytes;
 
+mod dlpack;
+
 /// The bytes of one field of a batch, end to end, in writable page-aligned memory.
 ///
-/// Supports the buffer protocol: `memoryview(arena)`, `numpy.frombuffer(arena, "u1")`. The memory is used again
-/// only when this object, its batch and every view of it are gone.
+/// Supports the buffer protocol and `DLPack`: `memoryview(arena)`, `numpy.frombuffer(arena, "u1")`,
+/// `torch.from_dlpack(arena)`. The memory is used again only when this object, its batch and every view are gone.
 #[pyclass(name = "Arena", module = "penstock._native", frozen, weakref)]
 #[derive(Debug)]
 pub struct PyArena {
@@ -37,6 +39,37 @@ impl PyArena {
 
     fn __repr__(&self) -> String {
         format!("<penstock Arena, {} bytes>", self.block.len())
+    }
+
+    /// The bytes as a tensor, without a copy; `max_version` of 1 or more asks for the versioned form.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if stream.is_some() || dl_device.is_some_and(|device| device != dlpack::CPU) {
+            return Err(PyBufferError::new_err(
+                "an arena is memory of this machine: take it without device and stream, then move it",
+            ));
+        }
+        if copy == Some(true) {
+            return Err(PyBufferError::new_err(
+                "an arena hands out its own memory: take it without copy=True, then copy it",
+            ));
+        }
+        match max_version {
+            Some((1.., _)) => dlpack::versioned(py, &self.block),
+            _ => dlpack::unversioned(py, &self.block),
+        }
+    }
+
+    #[allow(clippy::unused_self)] // the protocol asks an object
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::CPU
     }
 
     #[allow(clippy::needless_pass_by_value)] // the form that the class macro calls

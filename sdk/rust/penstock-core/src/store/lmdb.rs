@@ -2,7 +2,7 @@
 //!
 //! A key is the table (one byte), the object id and the field's name; a value is a header of 32 bytes and the field.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use heed::MdbError;
-use heed::types::DecodeIgnore;
+use xxhash_rust::xxh3::xxh3_64;
 
-use super::lmdb_environment::{Environment, FIRST_MAP_BYTES, free_bytes, network_file_system};
+use super::lmdb_environment::{
+    self, Environment, EnvironmentError, FIRST_MAP_BYTES, Snapshot, Value, damage, free_bytes,
+    network_file_system,
+};
 use super::{
     FieldData, Fields, LmdbConfig, NewObject, ReadRequest, Record, Store, Table, WriteRequest,
 };
+use crate::arena::Pool;
 use crate::codec::{self, Header};
 use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
 
 const HEADER_BYTES: usize = 32;
+/// Where in the header the checksum over the key and the header before it stands.
+const KEY_CHECKSUM_AT: usize = 24;
+/// Memory of values kept for the next reads: fresh memory costs more than the copy into it (measured).
+const IDLE_BYTES: usize = 16 << 20;
 /// A transaction keeps its dirty pages in memory until it commits.
 const TRANSACTION_BYTES: usize = 64 << 20;
 
@@ -37,6 +45,7 @@ struct Shared {
     is_read_only: bool,
     first_map_bytes: usize,
     is_closed: AtomicBool,
+    pool: Pool,
     environments: Mutex<HashMap<Id, Arc<Environment>>>,
 }
 
@@ -50,6 +59,7 @@ impl LmdbStore {
                 is_read_only: config.is_read_only,
                 first_map_bytes,
                 is_closed: AtomicBool::new(false),
+                pool: Pool::new(IDLE_BYTES),
                 environments: Mutex::default(),
             }),
         })
@@ -123,7 +133,7 @@ fn probe_write(path: &Path) -> io::Result<()> {
 
 impl Shared {
     /// `None` when nothing has been written to the dataset yet.
-    fn existing(&self, dataset_id: Id) -> Result<Option<Arc<Environment>>, StoreError> {
+    fn existing(&self, dataset_id: Id) -> Result<Option<Arc<Environment>>, EnvironmentError> {
         if let Some(known) = self.environments().get(&dataset_id) {
             return Ok(Some(Arc::clone(known)));
         }
@@ -134,13 +144,12 @@ impl Shared {
         self.open_environment(dataset_id, &folder).map(Some)
     }
 
-    fn existing_or_new(&self, dataset_id: Id) -> Result<Arc<Environment>, StoreError> {
+    fn existing_or_new(&self, dataset_id: Id) -> Result<Arc<Environment>, EnvironmentError> {
         if let Some(known) = self.existing(dataset_id)? {
             return Ok(known);
         }
         let folder = self.folder_of(dataset_id);
-        fs::create_dir_all(&folder)
-            .map_err(|error| self.failure("creating the dataset's folder", &error.into()))?;
+        fs::create_dir_all(&folder)?;
         self.open_environment(dataset_id, &folder)
     }
 
@@ -148,9 +157,8 @@ impl Shared {
         &self,
         dataset_id: Id,
         folder: &Path,
-    ) -> Result<Arc<Environment>, StoreError> {
-        let environment = Environment::open(folder, self.first_map_bytes)
-            .map_err(|error| self.failure("opening the dataset's environment", &error))?;
+    ) -> Result<Arc<Environment>, EnvironmentError> {
+        let environment = Environment::open(folder, self.first_map_bytes)?;
         self.environments()
             .insert(dataset_id, Arc::clone(&environment));
         Ok(environment)
@@ -166,32 +174,39 @@ impl Shared {
         self.folder.join(dataset_id.to_hex())
     }
 
-    fn failure(&self, operation: &str, error: &heed::Error) -> StoreError {
+    fn failure(&self, operation: &str, dataset_id: Id, error: EnvironmentError) -> StoreError {
         let folder = self.folder.display();
+        let unavailable = |reason: String| StoreError::Unavailable {
+            operation: operation.to_owned(),
+            reason,
+            node: None,
+            attempts: 1,
+        };
         match error {
-            heed::Error::Io(io) if is_full(io) => StoreError::Full {
+            EnvironmentError::Damaged(what) => unavailable(self.damage(dataset_id, &what)),
+            EnvironmentError::Lmdb(heed::Error::Io(io)) if is_full(&io) => StoreError::Full {
                 reason: format!("no room is left on the disk of {folder}: free some and try again"),
             },
-            heed::Error::Mdb(MdbError::MapFull) => StoreError::Full {
+            EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapFull)) => StoreError::Full {
                 reason: format!("a dataset in {folder} has reached the largest size of LMDB"),
             },
-            heed::Error::Io(io) if io.kind() == io::ErrorKind::PermissionDenied => {
-                StoreError::Unavailable {
-                    operation: operation.to_owned(),
-                    reason: format!(
-                        "no right to write in {folder}; readers too need it for LMDB's lock file: check the folder's owner and rights"
-                    ),
-                    node: None,
-                    attempts: 1,
-                }
+            EnvironmentError::Lmdb(heed::Error::Io(io))
+                if io.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                unavailable(format!(
+                    "no right to write in {folder}; readers too need it for LMDB's lock file: check the folder's owner and rights"
+                ))
             }
-            other => StoreError::Unavailable {
-                operation: operation.to_owned(),
-                reason: format!("{other} (LMDB store {folder})"),
-                node: None,
-                attempts: 1,
-            },
+            EnvironmentError::Lmdb(other) => unavailable(format!("{other} (LMDB store {folder})")),
         }
+    }
+
+    fn damage(&self, dataset_id: Id, what: &str) -> String {
+        let file = self.folder_of(dataset_id).join("data.mdb");
+        format!(
+            "the file {} is damaged ({what}): check the disk, then restore the file or ingest the dataset anew",
+            file.display()
+        )
     }
 
     fn read(&self, request: &ReadRequest) -> Result<Record, StoreError> {
@@ -201,24 +216,36 @@ impl Shared {
             field: field.map(str::to_owned),
             attempts: 1,
         };
-        let environment = self
-            .existing(request.dataset_id)?
-            .ok_or_else(|| missing(None))?;
-        let values = environment
-            .read(|txn, database| read_values(txn, database, request))
-            .map_err(|error| self.read_failure(request, &error))?;
+        let corrupt = |field: String, reason: String| StoreError::Corrupt {
+            dataset_id: request.dataset_id,
+            object_id: request.object_id,
+            field,
+            reason,
+            node: None,
+            attempts: 1,
+        };
+        let values = self
+            .existing(request.dataset_id)
+            .and_then(|environment| {
+                environment.map_or_else(
+                    || Ok(Values::new()),
+                    |found| found.read(|snapshot| read_values(snapshot, request, &self.pool)),
+                )
+            })
+            .map_err(|error| match error {
+                EnvironmentError::Damaged(what) => {
+                    corrupt(names_of(request), self.damage(request.dataset_id, &what))
+                }
+                other @ EnvironmentError::Lmdb(_) => {
+                    self.failure("reading an object", request.dataset_id, other)
+                }
+            })?;
         let mut fields = Vec::with_capacity(values.len());
         for (name, value) in values {
             let value = value.ok_or_else(|| missing(Some(&name)))?;
-            let field =
-                decode(Arc::clone(&name), &value).map_err(|reason| StoreError::Corrupt {
-                    dataset_id: request.dataset_id,
-                    object_id: request.object_id,
-                    field: name.to_string(),
-                    reason,
-                    node: None,
-                    attempts: 1,
-                })?;
+            let key = key_of(request.table, request.object_id, &name);
+            let field = decode(&key, Arc::clone(&name), &value)
+                .map_err(|reason| corrupt(name.to_string(), reason))?;
             fields.push(field);
         }
         if fields.is_empty() {
@@ -231,27 +258,6 @@ impl Shared {
         })
     }
 
-    fn read_failure(&self, request: &ReadRequest, error: &heed::Error) -> StoreError {
-        match error {
-            heed::Error::Mdb(
-                damage @ (MdbError::Corrupted | MdbError::PageNotFound | MdbError::Invalid),
-            ) => StoreError::Corrupt {
-                dataset_id: request.dataset_id,
-                object_id: request.object_id,
-                field: String::new(),
-                reason: format!(
-                    "the file {} is damaged: {damage}",
-                    self.folder_of(request.dataset_id)
-                        .join("data.mdb")
-                        .display()
-                ),
-                node: None,
-                attempts: 1,
-            },
-            other => self.failure("reading an object", other),
-        }
-    }
-
     fn write(&self, request: &WriteRequest) -> Result<(), StoreError> {
         self.refuse_read_only()?;
         for object in &request.objects {
@@ -260,14 +266,17 @@ impl Shared {
         if request.objects.is_empty() {
             return Ok(());
         }
-        let environment = self.existing_or_new(request.dataset_id)?;
+        let environment = self
+            .existing_or_new(request.dataset_id)
+            .map_err(|error| self.failure("opening a dataset", request.dataset_id, error))?;
         for portion in portions(&request.objects) {
             environment
-                .write(|txn, database| {
+                .write(|txn, database, before| {
                     for object in portion {
                         for (name, data) in &object.fields {
                             let key = key_of(request.table, object.object_id, name);
-                            let header = encode_header(&Header::of(data));
+                            check_replaced(before, &key)?;
+                            let header = encode_header(&key, &Header::of(data));
                             database.put_reserved(
                                 txn,
                                 &key,
@@ -281,65 +290,58 @@ impl Shared {
                     }
                     Ok(())
                 })
-                .map_err(|error| self.write_failure(portion, &error))?;
+                .map_err(|error| self.write_failure(request.dataset_id, portion, error))?;
         }
         Ok(())
     }
 
-    fn write_failure(&self, portion: &[NewObject], error: &heed::Error) -> StoreError {
+    fn write_failure(
+        &self,
+        dataset_id: Id,
+        portion: &[NewObject],
+        error: EnvironmentError,
+    ) -> StoreError {
         // LMDB reports a write that the disk took only half of as an input/output error.
-        if let heed::Error::Io(io) = error
+        if let EnvironmentError::Lmdb(heed::Error::Io(io)) = &error
             && io.raw_os_error() == Some(libc::EIO)
             && free_bytes(&self.folder).is_ok_and(|free| free < size_of_objects(portion) as u64)
         {
             let full = io::Error::from_raw_os_error(libc::ENOSPC);
-            return self.failure("writing objects", &full.into());
+            return self.failure("writing objects", dataset_id, full.into());
         }
-        self.failure("writing objects", error)
+        self.failure("writing objects", dataset_id, error)
     }
 
     fn delete(&self, table: Table, dataset_id: Id, object_ids: &[Id]) -> Result<(), StoreError> {
         self.refuse_read_only()?;
-        let Some(environment) = self.existing(dataset_id)? else {
-            return Ok(());
-        };
-        environment
-            .write(|txn, database| {
+        let delete = |environment: &Environment| {
+            environment.write(|txn, database, before| {
                 for object_id in object_ids {
                     let prefix = key_of(table, *object_id, "");
-                    let keys: Vec<Vec<u8>> = database
-                        .remap_data_type::<DecodeIgnore>()
-                        .prefix_iter(txn, &prefix)?
-                        .map(|entry| entry.map(|(key, ())| key.to_vec()))
-                        .collect::<heed::Result<_>>()?;
-                    for key in keys {
-                        database.delete(txn, &key)?;
+                    let mut cursor = before.seek(&prefix)?;
+                    while let Some((key, value)) = cursor.entry_of(&prefix)? {
+                        before.read_start(value, 0)?;
+                        database.delete(txn, key)?;
+                        cursor.advance()?;
                     }
                 }
                 Ok(())
             })
-            .map_err(|error| self.failure("deleting objects", &error))
+        };
+        self.existing(dataset_id)
+            .and_then(|found| found.map_or(Ok(()), |environment| delete(&environment)))
+            .map_err(|error| self.failure("deleting objects", dataset_id, error))
     }
 
     fn scan(&self, table: Table, dataset_id: Id) -> Result<Vec<Id>, StoreError> {
-        let Some(environment) = self.existing(dataset_id)? else {
-            return Ok(Vec::new());
-        };
-        environment
-            .read(|txn, database| {
-                let mut ids: Vec<Id> = Vec::new();
-                let keys = database.remap_data_type::<DecodeIgnore>();
-                for entry in keys.prefix_iter(txn, &[table as u8])? {
-                    let (key, ()) = entry?;
-                    if let Some(id) = key.get(1..17).and_then(Id::from_slice)
-                        && ids.last() != Some(&id)
-                    {
-                        ids.push(id);
-                    }
-                }
-                Ok(ids)
+        self.existing(dataset_id)
+            .and_then(|found| {
+                found.map_or_else(
+                    || Ok(Vec::new()),
+                    |environment| environment.read(|snapshot| scan_ids(snapshot, table)),
+                )
             })
-            .map_err(|error| self.failure("listing objects", &error))
+            .map_err(|error| self.failure("listing objects", dataset_id, error))
     }
 
     fn refuse_read_only(&self) -> Result<(), StoreError> {
@@ -357,30 +359,104 @@ impl Shared {
 
 type Values = Vec<(Arc<str>, Option<Bytes>)>;
 
-/// Copies the values out, so that the transaction is short: a long one pins pages and makes the file grow.
 fn read_values(
-    txn: &heed::RoTxn<'_, heed::WithoutTls>,
-    database: &heed::Database<heed::types::Bytes, heed::types::Bytes>,
+    snapshot: &Snapshot<'_>,
     request: &ReadRequest,
-) -> heed::Result<Values> {
+    pool: &Pool,
+) -> lmdb_environment::Result<Values> {
     let mut values = Values::new();
     match &request.fields {
         Fields::All => {
             let prefix = key_of(request.table, request.object_id, "");
-            for entry in database.prefix_iter(txn, &prefix)? {
-                let (key, value) = entry?;
+            check_neighbours(snapshot, &prefix)?;
+            let mut cursor = snapshot.seek(&prefix)?;
+            while let Some((key, value)) = cursor.entry_of(&prefix)? {
                 let name = String::from_utf8_lossy(&key[prefix.len()..]);
-                values.push((name.into(), Some(Bytes::copy_from_slice(value))));
+                values.push((name.into(), Some(snapshot.read(value, pool)?)));
+                cursor.advance()?;
             }
         }
         Fields::Named(names) => {
             for name in names.iter() {
-                let value = database.get(txn, &key_of(request.table, request.object_id, name))?;
-                values.push((Arc::clone(name), value.map(Bytes::copy_from_slice)));
+                let key = key_of(request.table, request.object_id, name);
+                let value = match snapshot.seek(&key)?.entry()? {
+                    Some((found, value)) if found == key => Some(snapshot.read(value, pool)?),
+                    _ => {
+                        check_neighbours(snapshot, &key)?;
+                        None
+                    }
+                };
+                values.push((Arc::clone(name), value));
             }
         }
     }
     Ok(values)
+}
+
+/// Damage to a key makes an entry look absent. It then stands beside its place, under a key that its header
+/// denies: so absence is believed only when what stands around the place is in order. `key` may be a prefix.
+fn check_neighbours(snapshot: &Snapshot<'_>, key: &[u8]) -> lmdb_environment::Result<()> {
+    let mut cursor = snapshot.seek(key)?;
+    if cursor.go_back()? {
+        if let Some((before, value)) = cursor.entry()? {
+            check_neighbour(snapshot, before, value, before < key)?;
+        }
+        cursor.advance()?;
+    }
+    while cursor.entry_of(key)?.is_some() {
+        cursor.advance()?;
+    }
+    match cursor.entry()? {
+        Some((after, value)) => check_neighbour(snapshot, after, value, after > key),
+        None => Ok(()),
+    }
+}
+
+fn check_neighbour(
+    snapshot: &Snapshot<'_>,
+    key: &[u8],
+    value: Value<'_>,
+    is_in_order: bool,
+) -> lmdb_environment::Result<()> {
+    let header = snapshot.read_start(value, HEADER_BYTES)?;
+    if is_in_order && has_own_key(key, &header) {
+        return Ok(());
+    }
+    Ok(damage(
+        "a key beside this one is not the one it was written under",
+    )?)
+}
+
+/// LMDB frees the pages that the head of a replaced value names.
+fn check_replaced(before: &Snapshot<'_>, key: &[u8]) -> lmdb_environment::Result<()> {
+    if let Some((found, value)) = before.seek(key)?.entry()?
+        && found == key
+    {
+        before.read_start(value, 0)?;
+    }
+    Ok(())
+}
+
+fn scan_ids(snapshot: &Snapshot<'_>, table: Table) -> lmdb_environment::Result<Vec<Id>> {
+    let mut ids: Vec<Id> = Vec::new();
+    let mut cursor = snapshot.seek(&[table as u8])?;
+    while let Some((key, _)) = cursor.entry_of(&[table as u8])? {
+        let Some(id) = key.get(1..17).and_then(Id::from_slice) else {
+            return Ok(damage("a key is too short")?);
+        };
+        if ids.last() != Some(&id) {
+            ids.push(id);
+        }
+        cursor.advance()?;
+    }
+    Ok(ids)
+}
+
+fn names_of(request: &ReadRequest) -> String {
+    match &request.fields {
+        Fields::All => String::new(),
+        Fields::Named(names) => names.join(", "),
+    }
 }
 
 fn key_of(table: Table, object_id: Id, field: &str) -> Vec<u8> {
@@ -391,31 +467,49 @@ fn key_of(table: Table, object_id: Id, field: &str) -> Vec<u8> {
     key
 }
 
-fn encode_header(header: &Header) -> [u8; HEADER_BYTES] {
+fn encode_header(key: &[u8], header: &Header) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[0] = header.layout.cast_unsigned();
     bytes[8..16].copy_from_slice(&header.total_bytes.to_le_bytes());
     bytes[16..24].copy_from_slice(&header.xxh3.to_le_bytes());
+    let checksum = key_checksum(key, &bytes);
+    bytes[KEY_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
-fn decode(name: Arc<str>, value: &Bytes) -> Result<FieldData, String> {
+fn key_checksum(key: &[u8], header: &[u8]) -> u64 {
+    let mut bytes = key.to_vec();
+    bytes.extend_from_slice(&header[..KEY_CHECKSUM_AT]);
+    xxh3_64(&bytes)
+}
+
+/// Whether a value was written under this very key.
+fn has_own_key(key: &[u8], value: &[u8]) -> bool {
+    value.len() >= HEADER_BYTES && number_at(value, KEY_CHECKSUM_AT) == key_checksum(key, value)
+}
+
+fn number_at(value: &[u8], from: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&value[from..from + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+fn decode(key: &[u8], name: Arc<str>, value: &Bytes) -> Result<FieldData, String> {
     if value.len() < HEADER_BYTES {
         return Err(format!("{} bytes of its header are there", value.len()));
     }
-    let number = |from: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&value[from..from + 8]);
-        u64::from_le_bytes(bytes)
-    };
     let header = Header {
         layout: value[0].cast_signed(),
         // A value is never cut in LMDB: one chunk, however long.
         chunk_bytes: u32::MAX,
-        total_bytes: number(8),
-        xxh3: number(16),
+        total_bytes: number_at(value, 8),
+        xxh3: number_at(value, 16),
     };
-    codec::assemble(name, header, vec![(0, value.slice(HEADER_BYTES..))])
+    let field = codec::assemble(name, header, vec![(0, value.slice(HEADER_BYTES..))])?;
+    if !has_own_key(key, value) {
+        return Err("the checksum of its header is wrong".to_owned());
+    }
+    Ok(field)
 }
 
 fn size_of_objects(objects: &[NewObject]) -> usize {
@@ -423,15 +517,18 @@ fn size_of_objects(objects: &[NewObject]) -> usize {
     fields.map(|(_, data)| data.len()).sum()
 }
 
-/// Cuts a request into transactions of bounded size; a single object is never cut.
+/// Cuts a request into transactions of bounded size; a single object is never cut. No transaction has an object twice:
+/// LMDB would give the second, shorter value the pages of the first, and its length could not be checked.
 fn portions(objects: &[NewObject]) -> impl Iterator<Item = &[NewObject]> {
     let mut rest = objects;
     std::iter::from_fn(move || {
         let mut bytes = 0;
         let mut count = 0;
+        let mut ids = HashSet::new();
         for object in rest {
             bytes += size_of_objects(std::slice::from_ref(object));
-            if count > 0 && bytes > TRANSACTION_BYTES {
+            let is_repeated = !ids.insert(object.object_id);
+            if count > 0 && (is_repeated || bytes > TRANSACTION_BYTES) {
                 break;
             }
             count += 1;
@@ -474,9 +571,13 @@ impl Store for LmdbStore {
 
     fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.blocking(|shared| {
-            fs::read_dir(&shared.folder)
-                .map(drop)
-                .map_err(|error| shared.failure("looking into the store's folder", &error.into()))
+            fs::read_dir(&shared.folder).map(drop).map_err(|error| {
+                shared.failure(
+                    "looking into the store's folder",
+                    Id::default(),
+                    error.into(),
+                )
+            })
         })
     }
 
@@ -484,10 +585,7 @@ impl Store for LmdbStore {
         Box::pin(async move {
             self.shared.is_closed.store(true, Ordering::Relaxed);
             self.shared.environments().clear();
+            self.shared.pool.close();
         })
-    }
-
-    fn lanes(&self) -> usize {
-        crate::process::MAX_BLOCKING_THREADS
     }
 }

@@ -1,4 +1,7 @@
 //! One LMDB environment: opened once a process, grown when full, followed when another process grew it.
+//!
+//! LMDB writes, locks and keeps the pages of open transactions in place; reading is done here, because LMDB
+//! trusts its file and a damaged one crashes it (see `pages`). It writes only after the whole file was checked.
 #![allow(unsafe_code)] // LMDB maps a file that other processes write: opening and resizing it cannot be proven safe
 
 use std::collections::HashMap;
@@ -6,11 +9,21 @@ use std::fs;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use heed::types::Bytes;
-use heed::{Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
+use heed::{Database, Env, EnvFlags, EnvOpenOptions, MdbError, RwTxn, WithoutTls};
+
+mod check;
+mod pages;
+mod snapshot;
+
+use pages::Damage;
+pub(super) use pages::{Value, damage};
+use snapshot::DataFile;
+pub(super) use snapshot::Snapshot;
 
 use crate::process::Owner;
 
@@ -23,13 +36,53 @@ const MAX_READERS: u32 = 2048;
 /// What the lock file needs. It is written through a mapping, where a full disk is a bus error and not an error code.
 const LOCK_FILE_BYTES: u64 = 1 << 20;
 
+/// A head that a commit is writing at this moment is read again so often, with this pause.
+const HEAD_TRIES: u32 = 20;
+const HEAD_PAUSE: Duration = Duration::from_millis(1);
+
 type Raw = Database<Bytes, Bytes>;
+
+pub(super) type Result<T> = std::result::Result<T, EnvironmentError>;
+
+#[derive(Debug)]
+pub(super) enum EnvironmentError {
+    Lmdb(heed::Error),
+    /// The file is not what LMDB has written: no retry helps.
+    Damaged(String),
+}
+
+impl From<Damage> for EnvironmentError {
+    fn from(Damage(what): Damage) -> Self {
+        Self::Damaged(what)
+    }
+}
+
+impl From<heed::Error> for EnvironmentError {
+    fn from(error: heed::Error) -> Self {
+        match error {
+            heed::Error::Mdb(
+                damage @ (MdbError::Corrupted | MdbError::PageNotFound | MdbError::Invalid),
+            ) => Self::Damaged(damage.to_string()),
+            other => Self::Lmdb(other),
+        }
+    }
+}
+
+impl From<io::Error> for EnvironmentError {
+    fn from(error: io::Error) -> Self {
+        Self::Lmdb(error.into())
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Environment {
     owner: Owner,
     env: ManuallyDrop<Env<WithoutTls>>,
     database: Raw,
+    data: DataFile,
+    page_bytes: usize,
+    /// Whether every page has been looked at, so that LMDB may write.
+    is_checked: AtomicBool,
     /// Shared by transactions, alone for a resize: LMDB moves the map under open transactions.
     gate: RwLock<()>,
 }
@@ -40,7 +93,7 @@ static OPENED: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
 impl Environment {
     /// The environment in `folder`, shared by everything in this process that asks for it.
-    pub(super) fn open(folder: &Path, first_map_bytes: usize) -> heed::Result<Arc<Self>> {
+    pub(super) fn open(folder: &Path, first_map_bytes: usize) -> Result<Arc<Self>> {
         let folder = folder.canonicalize()?;
         let mut opened = lock_registry()?;
         if let Some((owner, known)) = opened.get(&folder)
@@ -55,8 +108,9 @@ impl Environment {
         Ok(environment)
     }
 
-    fn open_new(folder: &Path, first_map_bytes: usize) -> heed::Result<Self> {
+    fn open_new(folder: &Path, first_map_bytes: usize) -> Result<Self> {
         refuse_full_disk(folder)?;
+        check_heads(folder)?;
         let env = match open_env(folder, first_map_bytes) {
             // The parent of this process had it open when it forked. Its handle is dead here, so the files are
             // opened once more under another name of their folder.
@@ -65,43 +119,62 @@ impl Environment {
         };
         env.clear_stale_readers()?;
         let database = open_database(&env)?;
+        let data = DataFile::open(folder)?;
         Ok(Self {
             owner: Owner::current("store"),
             env: ManuallyDrop::new(env),
             database,
+            page_bytes: data.page_bytes()?,
+            data,
+            is_checked: AtomicBool::new(false),
             gate: RwLock::new(()),
         })
     }
 
-    /// Runs `job` in a short read transaction.
-    pub(super) fn read<T>(
-        &self,
-        job: impl Fn(&RoTxn<'_, WithoutTls>, &Raw) -> heed::Result<T>,
-    ) -> heed::Result<T> {
+    /// Runs `job` on the latest commit, in a short read transaction: a long one makes the file grow.
+    pub(super) fn read<T>(&self, job: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let mut may_clear_readers = true;
+        let mut tries = 0;
         loop {
-            {
-                let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-                match self.env.read_txn() {
-                    Ok(txn) => return job(&txn, &self.database),
-                    Err(heed::Error::Mdb(MdbError::ReadersFull)) if may_clear_readers => {
-                        may_clear_readers = false;
-                        self.env.clear_stale_readers()?;
-                        continue;
-                    }
-                    Err(heed::Error::Mdb(MdbError::MapResized)) => {}
-                    Err(error) => return Err(error),
+            match self.read_once(&job) {
+                Ok(Some(result)) => return Ok(result),
+                Ok(None) if tries < HEAD_TRIES => {
+                    tries += 1;
+                    std::thread::sleep(HEAD_PAUSE);
                 }
+                Ok(None) => return Ok(damage("the head of the last commit is not there")?),
+                Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::ReadersFull)))
+                    if may_clear_readers =>
+                {
+                    may_clear_readers = false;
+                    self.env.clear_stale_readers()?;
+                }
+                Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapResized))) => {
+                    self.follow_growth()?;
+                }
+                Err(error) => return Err(error),
             }
-            self.resize(0)?;
         }
     }
 
+    /// `None` when the commit was overtaken before it could be looked at.
+    fn read_once<T>(&self, job: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<Option<T>> {
+        let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let txn = self.env.read_txn()?;
+        let snapshot = self.data.snapshot(txn.id() as u64, self.page_bytes)?;
+        snapshot.as_ref().map(job).transpose()
+    }
+
     /// Runs `job` in a write transaction and commits it durably; repeats it in a larger map when the map is full.
+    /// `job` gets the commit before, too.
     pub(super) fn write(
         &self,
-        job: impl Fn(&mut RwTxn<'_>, &Raw) -> heed::Result<()>,
-    ) -> heed::Result<()> {
+        job: impl Fn(&mut RwTxn<'_>, &Raw, &Snapshot<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.is_checked.load(Ordering::Relaxed) {
+            self.read(check::check)?;
+            self.is_checked.store(true, Ordering::Relaxed);
+        }
         loop {
             let map_bytes = self.env.info().map_size;
             let result = {
@@ -109,10 +182,14 @@ impl Environment {
                 self.write_once(&job)
             };
             match result {
-                Err(heed::Error::Mdb(MdbError::MapFull)) if map_bytes < MAX_MAP_BYTES => {
+                Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapFull)))
+                    if map_bytes < MAX_MAP_BYTES =>
+                {
                     self.grow(map_bytes)?;
                 }
-                Err(heed::Error::Mdb(MdbError::MapResized)) => self.resize(0)?,
+                Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapResized))) => {
+                    self.follow_growth()?;
+                }
                 other => return other,
             }
         }
@@ -120,31 +197,37 @@ impl Environment {
 
     fn write_once(
         &self,
-        job: &impl Fn(&mut RwTxn<'_>, &Raw) -> heed::Result<()>,
-    ) -> heed::Result<()> {
+        job: &impl Fn(&mut RwTxn<'_>, &Raw, &Snapshot<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut txn = self.env.write_txn()?;
-        job(&mut txn, &self.database)?;
-        txn.commit()
+        let commit_before = (txn.id() as u64).wrapping_sub(1);
+        let Some(before) = self.data.snapshot(commit_before, self.page_bytes)? else {
+            return Ok(damage("the head of the last commit is not there")?);
+        };
+        job(&mut txn, &self.database, &before)?;
+        Ok(txn.commit()?)
     }
 
-    fn grow(&self, full_map_bytes: usize) -> heed::Result<()> {
+    fn grow(&self, full_map_bytes: usize) -> Result<()> {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have grown it while this one waited.
         if self.env.info().map_size > full_map_bytes {
             return Ok(());
         }
-        // SAFETY: the gate is held alone, so no transaction of this process is open.
-        unsafe {
-            self.env
-                .resize((full_map_bytes * 2).next_multiple_of(MAP_STEP_BYTES))
-        }
+        self.move_map((full_map_bytes * 2).next_multiple_of(MAP_STEP_BYTES))
     }
 
-    /// Zero takes the size that another process has written into the file.
-    fn resize(&self, map_bytes: usize) -> heed::Result<()> {
+    /// Takes the size that another process has written into the file.
+    fn follow_growth(&self) -> Result<()> {
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the gate is held alone, so no transaction of this process is open.
-        unsafe { self.env.resize(map_bytes) }
+        self.move_map(self.data.map_bytes(self.page_bytes)?)
+    }
+
+    fn move_map(&self, map_bytes: usize) -> Result<()> {
+        // LMDB gives the old map up before it asks for the new one: without either it would crash.
+        probe_address_space(map_bytes)?;
+        // SAFETY: the callers hold the gate alone, so no transaction of this process is open.
+        Ok(unsafe { self.env.resize(map_bytes) }?)
     }
 }
 
@@ -175,6 +258,35 @@ fn lock_registry() -> io::Result<std::sync::MutexGuard<'static, Registry>> {
             }
         }
     }
+}
+
+/// A commit may write a head at the moment when it is looked at.
+fn check_heads(folder: &Path) -> Result<()> {
+    let data = match DataFile::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let mut tries = 0;
+    loop {
+        match data.check_heads() {
+            Err(EnvironmentError::Damaged(_)) if tries < HEAD_TRIES => tries += 1,
+            other => return other,
+        }
+        std::thread::sleep(HEAD_PAUSE);
+    }
+}
+
+fn probe_address_space(bytes: usize) -> io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping that nobody can use, given back at once.
+    unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        libc::munmap(start, bytes);
+    }
+    Ok(())
 }
 
 fn open_env(folder: &Path, first_map_bytes: usize) -> heed::Result<Env<WithoutTls>> {
@@ -277,3 +389,6 @@ pub(super) const fn name_of_network_file_system(magic: i64) -> Option<&'static s
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests;
