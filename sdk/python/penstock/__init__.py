@@ -38,12 +38,14 @@ if TYPE_CHECKING:
         SampleCorrupt,
         SampleMissing,
         ServerFailure,
+        StateError,
         StoreError,
         StoreFull,
         StoreUnavailable,
         Timeout,
         TransportError,
     )
+    from penstock._failures import SampleFailure
     from penstock._jobs import Job
     from penstock._loader import Loader
     from penstock._models import (
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         TokenInfo,
         Version,
     )
+    from penstock._state import merge_states
 
 __all__ = [
     "APIError",
@@ -87,10 +90,12 @@ __all__ = [
     "PenstockError",
     "RateLimited",
     "SampleCorrupt",
+    "SampleFailure",
     "SampleMissing",
     "Schema",
     "ServerFailure",
     "Split",
+    "StateError",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -100,6 +105,7 @@ __all__ = [
     "TransportError",
     "Version",
     "__version__",
+    "merge_states",
 ]
 
 _HOMES = {
@@ -108,6 +114,8 @@ _HOMES = {
     "Dataset": "_datasets",
     "Job": "_jobs",
     "Loader": "_loader",
+    "SampleFailure": "_failures",
+    "merge_states": "_state",
     **dict.fromkeys(
         (
             "ColumnInfo",

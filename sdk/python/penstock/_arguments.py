@@ -9,6 +9,7 @@ from penstock._errors import ConfigError
 
 OUTPUTS = ("torch", "numpy")
 LAST_BATCHES = ("drop", "partial", "pad")
+ON_ERRORS = ("raise", "skip", "replace")
 
 _EXPLAINED = {
     "num_workers": "reading and decoding run in native and Python threads of this process",
@@ -21,7 +22,6 @@ _EXPLAINED = {
 _NOT_YET = {
     "collate_fn": "batches are made by the loader; change them in the loop or stack lists there",
     "transform": "apply it to the batch in the loop",
-    "max_displacement": "use in_order=True when the order must be exact",
 }
 _NEVER = {
     "sampler": "the order comes from shuffle, seed and the epoch",
@@ -29,6 +29,8 @@ _NEVER = {
     "generator": "pass seed=",
     "worker_init_fn": "there are no worker processes",
 }
+# A year; what is longer overflows the clocks below.
+_MOST_WAIT_SECONDS = 365 * 86_400
 _explained_already: set[str] = set()
 
 
@@ -49,7 +51,12 @@ class LoaderArguments:
     rank: int | None
     world_size: int | None
     last_batch: str | None
+    on_error: str
+    max_failed_share: float
+    max_displacement: int
     prefetch_bytes: int | None
+    window_bytes: int | None
+    store_wait_seconds: float
     run: str | None
     has_telemetry: bool
 
@@ -58,7 +65,6 @@ class LoaderArguments:
         cls,
         *,
         torch_arguments: Mapping[str, Any],
-        on_error: str,
         fields: Sequence[str] | None,
         columns: Sequence[str] | None,
         last_batch: str | None,
@@ -67,8 +73,6 @@ class LoaderArguments:
     ) -> Self:
         """Arguments that make sense together; raises ConfigError that says which do not."""
         _explain_torch_arguments(torch_arguments)
-        if on_error != "raise":
-            raise ConfigError(f"on_error={on_error!r} is not there yet: only 'raise' is")
         arguments = cls(
             fields=_names(fields, "fields"),
             columns=_names(columns, "columns"),
@@ -86,8 +90,14 @@ class LoaderArguments:
     def _check(self) -> None:
         _require_int("batch_size", self.batch_size, least=1)
         _require_int("seed", self.seed, least=0, below=1 << 64)
-        if self.prefetch_bytes is not None:
-            _require_int("prefetch_bytes", self.prefetch_bytes, least=1)
+        _require_int("max_displacement", self.max_displacement, least=1)
+        for name in ("prefetch_bytes", "window_bytes"):
+            if (count := getattr(self, name)) is not None:
+                _require_int(name, count, least=1, below=1 << 64)
+        _require_number("max_failed_share", self.max_failed_share, most=1)
+        _require_number("store_wait_seconds", self.store_wait_seconds, most=_MOST_WAIT_SECONDS)
+        if self.on_error not in ON_ERRORS:
+            raise ConfigError(f"on_error={self.on_error!r}: expected one of {', '.join(map(repr, ON_ERRORS))}")
         if self.decode not in ("auto", None):
             raise ConfigError(f"decode={self.decode!r}: expected 'auto' or None (the stored bytes)")
         if self.output not in OUTPUTS:
@@ -102,6 +112,11 @@ def _require_int(name: str, value: object, *, least: int, below: int | None = No
     if value < least or (below is not None and value >= below):
         limit = f"at least {least}" if below is None else f"from {least} to {below - 1}"
         raise ConfigError(f"{name} is {value}: expected {limit}")
+
+
+def _require_number(name: str, value: object, *, most: float) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ConfigError(f"{name} is {value!r}: expected a number from 0 to {most}")
 
 
 def _names(names: Sequence[str] | None, argument: str) -> tuple[str, ...] | None:

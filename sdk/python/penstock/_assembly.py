@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock._batch import Batch
-from penstock._decode import Decoder
-from penstock._errors import ConfigError
+from penstock._decode import Decoder, stacked
+from penstock._errors import ConfigError, SampleCorrupt
+from penstock._failures import DecodeFailures
 from penstock._members import Members
 from penstock.contract.kinds import FieldKind
 from penstock.contract.members import MembersColumn, MembersField
@@ -44,6 +46,8 @@ class Assembler:
         columns: Sequence[MembersColumn],
         decode: str | None,
         output: str,
+        on_error: str,
+        failures: DecodeFailures,
     ) -> None:
         self._members = members
         self._fields = tuple(fields)
@@ -51,6 +55,8 @@ class Assembler:
         self._decodes = decode == "auto"
         self._decoder = Decoder()
         self._convert = _converter(output)
+        self._on_error = on_error
+        self._failures = failures
 
     def assemble(self, native: "_native.Batch") -> Assembled:
         """The batch of the user; fields that are not decoded are views into the arena."""
@@ -58,18 +64,26 @@ class Assembler:
         ids = np.frombuffer(native.ids, np.uint8).reshape(native.size, 16).copy()
         positions = np.frombuffer(native.positions, np.dtype("<u8"))
         valid = np.frombuffer(native.valid, np.uint8).astype(np.bool_)
-        batch = Batch(ids=self._convert(ids))
         byte_count = 0
         started = time.perf_counter()
+        values: dict[str, list[Any]] = {}
         for field in self._fields:
             arena, offsets_bytes = native.field(field.name)
             offsets = np.frombuffer(offsets_bytes, np.dtype("<u8"))
             byte_count += int(offsets[-1] - offsets[0])
-            batch[field.name] = self._presented(field, _views(arena, offsets), ids)
+            values[field.name] = self._decoder.decode(field.name, self._kind(field), _views(arena, offsets), ids)
+        if (rows := self._rows_to_take(values, ids, native.epoch)) is not None:
+            values = {name: [column[row] for row in rows] for name, column in values.items()}
+            # A row that stands in for another is a repeat.
+            valid = valid[rows] & (np.arange(len(rows)) == rows if self._on_error == "replace" else True)
+            ids, positions = ids[rows], positions[rows]
+        batch = Batch(ids=self._convert(ids))
+        for field in self._fields:
+            batch[field.name] = self._presented(self._kind(field), values[field.name])
         decode_seconds = time.perf_counter() - started
         for column in self._columns:
-            values = self._members.gather(column, positions)
-            batch[column.name] = values if isinstance(values, list) else self._convert(values)
+            gathered = self._members.gather(column, positions)
+            batch[column.name] = gathered if isinstance(gathered, list) else self._convert(gathered)
         batch["valid"] = self._convert(valid)
         return Assembled(batch, native.seq, int(valid.sum()), byte_count, decode_seconds)
 
@@ -77,12 +91,35 @@ class Assembler:
         """Let the decoding threads go."""
         self._decoder.close()
 
-    def _presented(self, field: MembersField, views: list[npt.NDArray[np.uint8]], ids: npt.NDArray[np.uint8]) -> Any:
-        kind = field.kind if self._decodes else FieldKind.BYTES
-        values = self._decoder.decode(field.name, kind, views, ids)
-        if isinstance(values, list):
-            return values if kind is FieldKind.TEXT else [self._convert(value) for value in values]
-        return self._convert(values)
+    def _kind(self, field: MembersField) -> FieldKind:
+        return field.kind if self._decodes else FieldKind.BYTES
+
+    def _rows_to_take(
+        self, values: dict[str, list[Any]], ids: npt.NDArray[np.uint8], epoch: int
+    ) -> npt.NDArray[np.intp] | None:
+        """Which row stands in each place when some cannot be decoded; None when all can."""
+        bad = [
+            (row, name, value)
+            for name, column in values.items()
+            for row, value in enumerate(column)
+            if isinstance(value, SampleCorrupt)
+        ]
+        errors = [(str(UUID(bytes=ids[row].tobytes())), name, error) for row, name, error in bad]
+        self._failures.note(epoch, len(ids), errors, is_limited=self._on_error != "raise")
+        if not bad:
+            return None
+        is_good = np.ones(len(ids), np.bool_)
+        is_good[[row for row, _, _ in bad]] = False
+        good = np.flatnonzero(is_good)
+        if self._on_error == "raise" or (self._on_error == "replace" and not len(good)):
+            raise bad[0][2]
+        return good if self._on_error == "skip" else np.where(is_good, np.arange(len(ids)), good[0])
+
+    def _presented(self, kind: FieldKind, values: list[Any]) -> Any:
+        if kind is FieldKind.TEXT:
+            return values
+        shown = values if kind is FieldKind.BYTES else stacked(values)
+        return [self._convert(value) for value in shown] if isinstance(shown, list) else self._convert(shown)
 
 
 def _views(arena: Any, offsets: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.uint8]]:

@@ -13,7 +13,9 @@ from penstock._datasets import Dataset
 from penstock._errors import ConfigError
 from penstock._jobs import Job
 from penstock._models import DatasetInfo, JobInfo, LoaderPlan, NewToken, TokenInfo
+from penstock._plan import resolved
 from penstock._reading import read
+from penstock._state import Asked
 from penstock._transport import Transport, pages
 from penstock.contract.names import DatasetRef, InvalidName, SplitRef, require_slug
 
@@ -128,13 +130,7 @@ class Client:
 
     def resolve(self, dataset: str | None = None, *, split: str) -> LoaderPlan:
         """Pin a subset: its version, split, members and store, as the loader will read them."""
-        reference = _parsed_dataset(self._named(dataset))
-        try:
-            subset = SplitRef.parse(split)
-        except InvalidName as error:
-            raise ConfigError(str(error)) from None
-        answer = self._transport.post("/loaders/resolve", {"dataset": str(reference), "split": str(subset)})
-        return read(LoaderPlan, answer)
+        return resolved(self._transport, self._asked(dataset, split))
 
     def loader(
         self,
@@ -155,7 +151,11 @@ class Client:
         world_size: int | None = None,
         last_batch: str | None = None,
         on_error: str = "raise",
+        max_failed_share: float = 0.01,
+        max_displacement: int = 8,
         prefetch_bytes: int | None = None,
+        window_bytes: int | None = None,
+        store_wait_seconds: float = 60.0,
         run: str | None = None,
         telemetry: bool = True,
         **torch_arguments: Any,
@@ -180,8 +180,16 @@ class Client:
             rank, world_size: Both or neither; else torch.distributed, RANK/WORLD_SIZE or Slurm decide.
             last_batch: `"drop"`, `"partial"` (default on one rank) or `"pad"` (default on several; repeats are marked
                 false in `batch["valid"]`).
-            on_error: Only `"raise"` so far: a sample that cannot be read after all retries raises and is named.
-            prefetch_bytes: Most bytes requested, arrived and in assembly; found by itself when left out.
+            on_error: What a sample that cannot be read (after all retries) or decoded does: `"raise"` names it in an
+                error, `"skip"` makes its batch shorter, `"replace"` puts a repeat in its place that is false in
+                `batch["valid"]`. The number of steps never changes, and `loader.failures()` reports all of them.
+            max_failed_share: Share of an epoch's samples that may be skipped or replaced before `LoaderFailure` is
+                raised; the first eight always may.
+            max_displacement: Batches that a slow sample may come late by; without meaning when `in_order`.
+            prefetch_bytes: Most bytes requested, arrived and in assembly; by default this loader's share of 1 GiB or
+                of a quarter of the free memory, whichever is less.
+            window_bytes: Most bytes requested and not yet arrived; the engine finds the best by itself when left out.
+            store_wait_seconds: How long to wait for a store that does not answer at all.
             run: Name under which all loaders of one training are shown together.
             telemetry: Whether the Live page may show this loader.
             torch_arguments: `num_workers`, `prefetch_factor`, `timeout` and the like are accepted for scripts written
@@ -214,12 +222,23 @@ class Client:
             world_size=world_size,
             last_batch=last_batch,
             on_error=on_error,
+            max_failed_share=max_failed_share,
+            max_displacement=max_displacement,
             prefetch_bytes=prefetch_bytes,
+            window_bytes=window_bytes,
+            store_wait_seconds=store_wait_seconds,
             run=run,
             has_telemetry=telemetry,
             torch_arguments=torch_arguments,
         )
-        return Loader(self.resolve(dataset, split=split), arguments, self._transport)
+        return Loader(self._asked(dataset, split), arguments, self._transport)
+
+    def _asked(self, dataset: str | None, split: str) -> Asked:
+        reference = _parsed_dataset(self._named(dataset))
+        try:
+            return Asked(reference, SplitRef.parse(split))
+        except InvalidName as error:
+            raise ConfigError(str(error)) from None
 
     def _named(self, dataset: str | None) -> str:
         name = dataset or self._transport.config.dataset

@@ -30,17 +30,16 @@ class Decoder:
         self._thread_count = min(MAX_THREADS, len(os.sched_getaffinity(0)))
         self._pool: ThreadPoolExecutor | None = None
 
-    def decode(self, field: str, kind: FieldKind, views: Sequence[Bytes], ids: Bytes) -> Array | list[Any]:
-        """One array with the batch first when all samples have one shape, else a list."""
+    def decode(self, field: str, kind: FieldKind, views: Sequence[Bytes], ids: Bytes) -> list[Any]:
+        """What each sample is; a SampleCorrupt stands for one that cannot be decoded."""
         if kind is FieldKind.BYTES:
             return list(views)
         function = _FUNCTIONS[kind]
 
         def decode_slice(part: slice) -> list[Any]:
-            return [_named(function, view, field, row) for view, row in zip(views[part], ids[part], strict=True)]
+            return [_decoded(function, view, field, row) for view, row in zip(views[part], ids[part], strict=True)]
 
-        values = self._mapped(decode_slice, len(views))
-        return values if kind is FieldKind.TEXT else _stacked(values)
+        return self._mapped(decode_slice, len(views))
 
     def close(self) -> None:
         """Let the threads go."""
@@ -58,15 +57,16 @@ class Decoder:
         return [value for values in self._pool.map(function, slices) for value in values]
 
 
-def _named(function: Callable[[Bytes], Any], view: Bytes, field: str, row: Bytes) -> Any:
+def _decoded(function: Callable[[Bytes], Any], view: Bytes, field: str, row: Bytes) -> Any:
     try:
         return function(view)
     except Undecodable as error:
         sample_id = UUID(bytes=row.tobytes())
-        raise SampleCorrupt(f"field {field!r} of sample {sample_id} cannot be decoded: {error}") from None
+        return SampleCorrupt(f"field {field!r} of sample {sample_id} cannot be decoded: {error}")
 
 
-def _stacked(values: list[Array]) -> Array | list[Array]:
+def stacked(values: list[Array]) -> Array | list[Array]:
+    """One array with the batch first when all samples have one shape, else the list."""
     if not values or any(value.shape != values[0].shape or value.dtype != values[0].dtype for value in values):
         return values
     return np.stack(values)

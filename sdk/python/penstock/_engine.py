@@ -1,5 +1,6 @@
 """The native engine and its stores: who owns them, and for how long."""
 
+import dataclasses
 import json
 import os
 import threading
@@ -7,16 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock._errors import EngineClosed, ForkedProcess
+from penstock._errors import ConfigError, EngineClosed, ForkedProcess, StateError
+from penstock._failures import SampleFailure
 from penstock._members import Members
+from penstock._memory import available_bytes
 
 if TYPE_CHECKING:
     from penstock import _native
 
-# Read-ahead of one machine, shared by its ranks and loaders.
-MACHINE_PREFETCH_BYTES = 512 * 1024 * 1024
-LEAST_PREFETCH_BYTES = 16 * 1024 * 1024
-MOST_WINDOW_BYTES = 32 * 1024 * 1024
+# Read-ahead of one machine, shared by its ranks and loaders: at most this, and at most a share of what is free.
+MACHINE_PREFETCH_BYTES = 1 << 30
+FREE_MEMORY_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,23 @@ class EngineOptions:
     world_size: int
     last_batch: str
     in_order: bool
+    max_displacement: int
+    on_error: str
+    max_failed_share: float
     prefetch_bytes: int
+    # None lets the engine find out.
+    window_bytes: int | None
+    store_wait_seconds: float
+    split_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where in an epoch the next batch is: steps done, and steps of the whole epoch."""
+
+    epoch: int
+    step: int
+    steps: int
 
 
 class StoreLease:
@@ -94,25 +112,10 @@ class EngineFace:
 
         self._pid = os.getpid()
         self._is_closed = False
-        self._engine = Engine(
-            store,
-            dataset_id=options.dataset_id,
-            fields=list(options.fields),
-            parts=members.native_parts(options.fields),
-            batch_size=options.batch_size,
-            shuffle=options.shuffle,
-            seed=options.seed,
-            rank=options.rank,
-            world_size=options.world_size,
-            last_batch=options.last_batch,
-            in_order=options.in_order,
-            window_bytes=max(1, min(MOST_WINDOW_BYTES, options.prefetch_bytes // 2)),
-            prefetch_bytes=options.prefetch_bytes,
-        )
-
-    def steps(self) -> int:
-        """Steps of this rank in an epoch; equal on all ranks."""
-        return self._usable().steps()
+        try:
+            self._engine = Engine(store, parts=members.native_parts(options.fields), **_native_options(options))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def start_epoch(self, epoch: int) -> None:
         """Begin an epoch; drops what is under way of another."""
@@ -125,6 +128,27 @@ class EngineFace:
     def ack(self, seq: int) -> None:
         """Say that the user has this batch."""
         self._usable().ack(seq)
+
+    def state(self) -> str:
+        """Where the acknowledged batches stand."""
+        return self._usable().state()
+
+    def start_of(self, epoch: int) -> str:
+        """The state in which nothing of this epoch is done."""
+        return self._usable().start_of(epoch)
+
+    def resume(self, state: str) -> Standing:
+        """Let the next `start_epoch` of the state's epoch go on there; raises StateError when it cannot."""
+        try:
+            epoch, done, left = self._usable().resume(state)
+        except ValueError as error:
+            raise StateError(str(error)) from None
+        return Standing(epoch, done, done + left)
+
+    def failures(self) -> list[SampleFailure]:
+        """The last samples that could not be read, also after closing."""
+        require_own_process(self._pid)
+        return [SampleFailure.from_native(*row) for row in self._engine.failures()]
 
     def stats(self) -> Mapping[str, Any]:
         """Counters and histograms of the native stages."""
@@ -154,6 +178,12 @@ def require_own_process(pid: int) -> None:
         )
 
 
-def default_prefetch_bytes(local_world_size: int, live_loaders: int) -> int:
-    """This loader's share of the machine's read-ahead."""
-    return max(LEAST_PREFETCH_BYTES, MACHINE_PREFETCH_BYTES // (local_world_size * max(1, live_loaders)))
+def default_prefetch_bytes(local_world_size: int, live_loaders: int, *, batch_bytes: int) -> int:
+    """This loader's share of the machine's read-ahead, and never less than one batch needs."""
+    free = available_bytes()
+    machine = MACHINE_PREFETCH_BYTES if free is None else min(MACHINE_PREFETCH_BYTES, free // FREE_MEMORY_SHARE)
+    return max(batch_bytes, machine // (local_world_size * max(1, live_loaders)))
+
+
+def _native_options(options: EngineOptions) -> dict[str, Any]:
+    return dataclasses.asdict(options) | {"fields": list(options.fields)}

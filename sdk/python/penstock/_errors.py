@@ -2,6 +2,7 @@
 
 PenstockError
 |- ConfigError                    wrong or missing settings and arguments
+|- StateError                     a saved state that cannot be used here
 |- TransportError                 the server was not reached
 |  |- ConnectError
 |  `- Timeout
@@ -36,6 +37,10 @@ class PenstockError(Exception):
 
 class ConfigError(PenstockError):
     """Settings or arguments are wrong or missing; the message says which and what to do."""
+
+
+class StateError(PenstockError):
+    """A saved state is damaged, of another subset or format, or of one rank alone; the message says which."""
 
 
 class TransportError(PenstockError):

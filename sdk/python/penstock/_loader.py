@@ -4,26 +4,25 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
-from uuid import UUID
 
 from penstock._arguments import LoaderArguments
-from penstock._assembly import Assembler
 from penstock._batch import Batch
-from penstock._engine import EngineFace, EngineOptions, default_prefetch_bytes, require_own_process
-from penstock._errors import ConfigError, EngineClosed, StoreError
-from penstock._members import open_members
+from penstock._engine import EngineFace, require_own_process
+from penstock._errors import ConfigError, EngineClosed, StateError, StoreError
+from penstock._failures import SampleFailure
+from penstock._gather import gathered
 from penstock._meter import Meter
-from penstock._models import LoaderPlan
-from penstock._ranks import Ranks, find_ranks, find_run
-from penstock._reach import reachable_config
+from penstock._plan import resolved
+from penstock._ranks import find_ranks, find_run
 from penstock._resources import LoaderResources
-from penstock._subset import LoadedSubset, chosen_columns, chosen_fields
+from penstock._state import Asked, SavedState, merge_states
 from penstock._telemetry import registration_body
 from penstock._transport import Transport
 
+_EPOCHS = 1 << 63
 _live_loaders: "weakref.WeakSet[Loader]" = weakref.WeakSet()
 
 
@@ -47,8 +46,9 @@ class Loader:
     """Yields the batches of a subset; made by `Client.loader`.
 
     Every `for` over it is one epoch, in which each sample of this rank comes exactly once. An epoch ends when its last
-    batch is handed out; leaving a loop early and iterating again begins the next epoch. Use it in the process that
-    made it, without a torch DataLoader around it.
+    batch is handed out; leaving a loop early and iterating again begins the next epoch. `state_dict` says which batches
+    were handed out, and a loader with that state loaded hands out the others. Use it in the process that made it,
+    without a torch DataLoader around it.
 
     Attributes:
         dataset: What is read: dataset, version, split, subset, digest; its `len` is the number of samples.
@@ -72,29 +72,29 @@ class Loader:
     multiprocessing_context = None
     persistent_workers = False
 
-    def __init__(self, plan: LoaderPlan, arguments: LoaderArguments, transport: Transport) -> None:
+    _finalizer: "weakref.finalize[[], Loader]"
+
+    def __init__(self, asked: Asked, arguments: LoaderArguments, transport: Transport) -> None:
+        self._asked = asked
         self._arguments = arguments
-        self._plan = plan
+        self._transport = transport
         self._pid = os.getpid()
         self._meter = Meter()
         self._epoch = 0
+        # Steps of this epoch that are done, and all of its steps.
         self._step = 0
+        self._steps = 0
+        # Whether anything was handed out since the loader was put where it stands.
+        self._is_under_way = False
+        # The engine's state that was loaded and not used yet.
+        self._loaded: str | None = None
         # Names the iteration that may take batches; any other has ended.
         self._ticket = 0
-        self._ranks = Ranks(0, 1)
-        config = reachable_config(plan)
-        members = open_members(plan, transport)
-        fields = chosen_fields(members.header, arguments.fields)
-        columns = chosen_columns(members.header, arguments.columns, fields=fields)
-        assembler = Assembler(members, fields=fields, columns=columns, decode=arguments.decode, output=arguments.output)
-        self._field_names = tuple(field.name for field in fields)
-        self._is_pinning = arguments.pin_memory and _can_pin()
-        self.dataset = LoadedSubset.of(plan)
-        self.categories = {column.name: column.values for column in columns if column.values is not None}
+        self._ranks = find_ranks(arguments.rank, arguments.world_size)
         self.sampler = EpochSampler(self)
-        self._resources = LoaderResources(members, assembler, config, transport)
-        self._finalizer = weakref.finalize(self, self._resources.close)
-        _live_loaders.add(self)
+        self._adopt(self._opened(asked))
+        self._is_pinning = arguments.pin_memory and _can_pin()
+        self._stand(0)
 
     def __repr__(self) -> str:
         return f"Loader({self.dataset}, {len(self.dataset)} samples, batch_size={self.batch_size})"
@@ -113,8 +113,10 @@ class Loader:
         self.close()
 
     def __len__(self) -> int:
-        """Steps of this rank in an epoch, equal on all ranks."""
-        return self._engine().steps()
+        """Steps of this rank in this epoch, done and left, equal on all ranks."""
+        self._require_usable()
+        self._follow_ranks()
+        return self._steps
 
     def __iter__(self) -> Iterator[Batch]:
         """An iteration over one epoch; nothing happens before its first `next`."""
@@ -147,12 +149,70 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the next iteration; the same epoch changes nothing, another ends a running one."""
-        if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
-            raise ConfigError(f"epoch is {epoch!r}: expected a whole number of at least 0")
+        if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch < _EPOCHS:
+            raise ConfigError(f"epoch is {epoch!r}: expected a whole number of at least 0, and below 2**63")
         if epoch != self._epoch:
-            self._epoch = epoch
-            self._step = 0
-            self._ticket += 1
+            self._require_usable()
+            self._stand(epoch)
+
+    def state_dict(self) -> dict[str, str]:
+        """Which batches were handed out, to be saved with the model: one line of text under the key `penstock`.
+
+        On several ranks this is the state of this rank alone, and it warns: use `gather_state`, or join the states of
+        all ranks with `penstock.merge_states`.
+        """
+        self._require_usable()
+        self._follow_ranks()
+        ranks = self._ranks
+        if ranks.world_size > 1:
+            warnings.warn(
+                f"this is the state of rank {ranks.rank} of {ranks.world_size} alone, which only the same rank of as "
+                "many can go on from: save gather_state(), or join those of all ranks with penstock.merge_states()",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self._state()
+
+    def gather_state(self, group: Any = None) -> dict[str, str]:
+        """The state of all ranks together, for any number of ranks; every rank has to call it after the same step.
+
+        Args:
+            group: The torch process group of the loader's ranks, when that is not the whole world.
+        """
+        require_own_process(self._pid)
+        # A closed loader says so below, together with the other ranks, which would wait for it otherwise.
+        if self._finalizer.alive:
+            self._follow_ranks()
+        states = [self._state()] if self._ranks.world_size == 1 else gathered(self._state, self._ranks, group)
+        return merge_states(states)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration go on where the state was taken, with any batch size; an empty state does nothing.
+
+        The state's own version of dataset and split is read, also when there are newer ones. A merged state fits any
+        number of ranks.
+
+        Raises:
+            StateError: The state is damaged or of another subset, seed or format, or ranks are missing.
+        """
+        self._require_usable()
+        saved = SavedState.from_dict(state)
+        if saved is None:
+            return
+        self._follow_ranks()
+        here = self._resources.pin
+        if not saved.pin.is_same(here):
+            if not saved.pin.is_within(self._asked, here.dataset_id):
+                raise StateError(
+                    f"the state belongs to another split: {saved.pin} was saved, this loader is for {self._asked}"
+                )
+            self._adopt(self._opened(saved.pin.as_asked(here.dataset), loaded=saved.place))
+        self._stand(0, loaded=saved.place)
+
+    def failures(self) -> list[SampleFailure]:
+        """Samples that could not be read or decoded: the last thousand, also after `close`."""
+        require_own_process(self._pid)
+        return self._resources.failures()
 
     def stats(self) -> dict[str, Any]:
         """What it has done so far: `samples`, `bytes`, `wait_seconds`..., and under `engine` the native counters."""
@@ -167,6 +227,7 @@ class Loader:
             "errors": totals.errors,
             "epoch": self._epoch,
             "step": self._step,
+            "steps": self._steps,
             "engine": {} if engine is None else dict(engine.stats()),
         }
 
@@ -175,14 +236,16 @@ class Loader:
         self._finalizer()
 
     def _begin(self) -> int:
-        engine = self._engine(is_new_iteration=True)
-        if self._step > 0:
-            self._epoch += 1
-        self._step = 0
+        self._require_usable()
+        if self._is_under_way:
+            self._stand(self._epoch + 1)
+        self._follow_ranks()
         self._ticket += 1
-        self._meter.stand(epoch=self._epoch, step=0, steps=engine.steps())
+        engine = self._engine_in_use()
+        self._meter.stand(epoch=self._epoch, step=self._step, steps=self._steps)
         self._start_telemetry()
-        self._resources.running_pipeline(engine).start(self._epoch)
+        start = self._loaded or engine.start_of(self._epoch)
+        self._resources.running_pipeline(engine).start(self._epoch, start)
         return self._ticket
 
     def _next(self, ticket: int) -> Batch | None:
@@ -194,7 +257,7 @@ class Loader:
         try:
             assembled = pipeline.next()
             if assembled is None:
-                self._end_epoch()
+                self._stand(self._epoch + 1)
                 return None
             batch = assembled.batch.pin_memory() if self._is_pinning else assembled.batch
         except Exception as error:
@@ -214,17 +277,27 @@ class Loader:
         return batch
 
     def _count_step(self) -> None:
+        self._is_under_way = True
         self._step += 1
-        steps = self._engine_in_use().steps()
-        self._meter.stand(epoch=self._epoch, step=self._step, steps=steps)
+        self._meter.stand(epoch=self._epoch, step=self._step, steps=self._steps)
         # Trainers take exactly len(loader) batches and never ask for the end.
-        if self._step >= steps:
-            self._end_epoch()
+        if self._step >= self._steps:
+            self._stand(self._epoch + 1)
 
-    def _end_epoch(self) -> None:
-        self._epoch += 1
-        self._step = 0
+    def _stand(self, epoch: int, *, loaded: str | None = None) -> None:
+        """Let the next iteration begin at an epoch, or where a loaded state says; a running one ends."""
+        engine = self._engine_in_use()
+        standing = engine.resume(loaded or engine.start_of(epoch))
         self._ticket += 1
+        if self._resources.pipeline is not None:
+            self._resources.pipeline.cancel()
+        self._loaded = loaded
+        self._is_under_way = False
+        self._epoch, self._step, self._steps = standing.epoch, standing.step, standing.steps
+
+    def _state(self) -> dict[str, str]:
+        self._require_usable()
+        return SavedState(self._resources.pin, self._engine_in_use().state()).to_dict()
 
     def _note_failure(self, error: BaseException) -> None:
         # Ctrl-C and the like are no failure of the loader.
@@ -237,31 +310,40 @@ class Loader:
             raise EngineClosed("this loader is closed: make a new one with client.loader(...)")
         return engine
 
-    def _engine(self, *, is_new_iteration: bool = False) -> EngineFace:
-        """The engine for the ranks as they are now: a process group may have come up after the loader was made."""
-        self._require_usable()
+    def _follow_ranks(self) -> None:
+        """A process group may have come up after the loader was made; a running iteration keeps its ranks."""
         ranks = find_ranks(self._arguments.rank, self._arguments.world_size)
-        may_replace = is_new_iteration or self._step == 0
-        if self._resources.engine is None or (ranks != self._ranks and may_replace):
+        if ranks != self._ranks and not self._is_under_way:
             self._ranks = ranks
-            self._resources.replace_engine(self._options(ranks))
-        return self._engine_in_use()
+            self._engine_of(self._resources)
+            self._stand(self._epoch, loaded=self._loaded)
 
-    def _options(self, ranks: Ranks) -> EngineOptions:
-        arguments = self._arguments
-        live = sum(1 for loader in _live_loaders if loader._finalizer.alive)
-        return EngineOptions(
-            dataset_id=UUID(self._plan.dataset.id).bytes,
-            fields=self._field_names,
-            batch_size=arguments.batch_size,
-            shuffle=arguments.shuffle,
-            seed=arguments.seed,
-            rank=ranks.rank,
-            world_size=ranks.world_size,
-            last_batch=arguments.effective_last_batch(ranks.world_size),
-            in_order=arguments.in_order,
-            prefetch_bytes=arguments.prefetch_bytes or default_prefetch_bytes(ranks.local_world_size, live),
-        )
+    def _opened(self, asked: Asked, *, loaded: str | None = None) -> LoaderResources:
+        """A subset with its engine, which takes the loaded state if there is one; else nothing stays open."""
+        resources = LoaderResources(resolved(self._transport, asked), self._arguments, self._transport)
+        try:
+            engine = self._engine_of(resources)
+            if loaded is not None:
+                engine.resume(loaded)
+        except BaseException:
+            resources.close()
+            raise
+        return resources
+
+    def _engine_of(self, resources: LoaderResources) -> EngineFace:
+        others = sum(1 for loader in _live_loaders if loader is not self and loader._finalizer.alive)
+        return resources.replace_engine(self._ranks, live_loaders=1 + others)
+
+    def _adopt(self, resources: LoaderResources) -> None:
+        """Read from these from now on; what was read from before is closed."""
+        finalizer = weakref.finalize(self, resources.close)
+        if self in _live_loaders:
+            self._finalizer()
+        self._finalizer = finalizer
+        self._resources = resources
+        self.dataset = resources.subset
+        self.categories = resources.categories
+        _live_loaders.add(self)
 
     def _require_usable(self) -> None:
         require_own_process(self._pid)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     # Sample ids; for each field object ids, sizes and checksums.
     NativePart: TypeAlias = tuple[Buffer, list[tuple[Buffer, Buffer, Buffer]]]
 
+# What the engine counts for a sample besides its bytes.
+_SLOT_COST_BYTES = 256
+
 Positions = npt.NDArray[np.uint64]
 Array = npt.NDArray[Any]
 
@@ -62,6 +65,17 @@ class Members:
             )
             for batch in self.batches
         ]
+
+    def batch_bytes(self, fields: Sequence[str], batch_size: int) -> int:
+        """Memory that a batch of these fields needs while it is made: twice its bytes, or its largest sample."""
+        total = largest = 0
+        for batch in self.batches:
+            columns = [_numbers(batch, layout.size_column(field)) for field in fields]
+            sizes = columns[0] if len(columns) == 1 else np.sum(columns, axis=0)
+            total += int(sizes.sum())
+            largest = max(largest, int(sizes.max()))
+        mean = total // len(self) + _SLOT_COST_BYTES
+        return max(largest, 2 * mean * min(batch_size, len(self)))
 
     def gather(self, column: layout.MembersColumn, positions: Positions) -> Array | list[str]:
         """The values of a column at these positions, in their order."""

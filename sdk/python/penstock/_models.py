@@ -205,12 +205,15 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True)
 class StoreReach:
-    """How the bytes can be read; `config` may hold a password and is never shown."""
+    """How the bytes can be read; `config` may hold a password: it is never shown, and left out of pickles."""
 
     reach: str
     config: Mapping[str, Any] | None = field(default=None, repr=False)
     host: str | None = None
     reason: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreReach, (self.reach, None, self.host, self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,20 @@ class _Stage(TypedDict):
     p99_ms: float
     buckets: list[tuple[float, int]]
 
+class _LaneStats(TypedDict):
+    """One connection to a node: `delay_ms` is the smallest of the last seconds, `rate` in bytes a second."""
+
+    node: str
+    state: str
+    delay_ms: float
+    rate: float
+    outstanding: int
+    outstanding_bytes: int
+    answers: int
+    bytes: int
+    failures: int
+    hedged: int
+
 class _EngineStats(TypedDict):
     """Counters since the engine was made, gauges of this moment, and a histogram for each stage."""
 
@@ -151,7 +165,12 @@ class _EngineStats(TypedDict):
     held_bytes: int
     peak_held_bytes: int
     peak_inflight_bytes: int
+    escalations: int
+    hedges: int
+    hedge_wins: int
+    silences: int
     lanes: int
+    lane_stats: list[_LaneStats]
     arena_idle_bytes: int
     arena_lent_bytes: int
     request: _Stage
@@ -209,13 +228,16 @@ class Engine:
     def ack(self, seq: int) -> None: ...
     def state(self) -> str:
         """Where the acknowledged batches stand, as one line of text; batches not acknowledged come again."""
+    def start_of(self, epoch: int) -> str:
+        """The state before the first sample of an epoch."""
     def resume(self, state: str) -> tuple[int, int, int]:
         """Lets the next `start_epoch` of the state's epoch go on there; returns epoch, steps done, steps left."""
     @staticmethod
     def merge_states(states: list[str], *, allow_skew: bool = False) -> str:
         """The states of all ranks as one that fits any number of ranks."""
     def stats(self) -> _EngineStats: ...
-    def failures(self) -> list[tuple[int, bytes, str]]: ...
+    def failures(self) -> list[tuple[int, bytes, list[str], str | None, int | None, str]]:
+        """The last samples that could not be read: epoch, sample id, fields, node, attempts, reason."""
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, _kind: object, _error: object, _traceback: object) -> None: ...
@@ -243,7 +265,20 @@ class Batch:
 
 @final
 class Arena:
-    """The bytes of one field of a batch, end to end, in writable page-aligned memory."""
+    """The bytes of one field of a batch, end to end, in writable page-aligned memory.
+
+    Supports the buffer protocol and `DLPack`: `memoryview(arena)`, `numpy.frombuffer(arena, "u1")`,
+    `torch.from_dlpack(arena)`. The memory is used again only when this object, its batch and every view are gone.
+    """
 
     def __len__(self) -> int: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

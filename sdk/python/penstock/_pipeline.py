@@ -24,7 +24,8 @@ class Pipeline:
         self._changed = threading.Condition()
         self._ready: deque[Assembled | StoreError | None] = deque()
         self._failure: BaseException | None = None
-        self._wanted_epoch: int | None = None
+        # Epoch and state from which it is entered.
+        self._wanted: tuple[int, str] | None = None
         # A number for every start: what is made for an older one is thrown away.
         self._generation = 0
         self._is_closed = False
@@ -36,14 +37,23 @@ class Pipeline:
         """Finished batches that wait for the user."""
         return len(self._ready)
 
-    def start(self, epoch: int) -> None:
-        """Begin an epoch; drops all that belongs to another."""
+    def start(self, epoch: int, state: str) -> None:
+        """Enter an epoch where the state stands; drops all that belongs to another."""
         with self._changed:
-            self._generation += 1
-            self._ready.clear()
-            self._failure = None
-            self._wanted_epoch = epoch
-            self._changed.notify_all()
+            self._drop()
+            self._wanted = (epoch, state)
+
+    def cancel(self) -> None:
+        """Drop everything; nothing is made before the next start."""
+        with self._changed:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._generation += 1
+        self._ready.clear()
+        self._failure = None
+        self._wanted = None
+        self._changed.notify_all()
 
     def next(self) -> Assembled | None:
         """The next batch, or None at the end of the epoch.
@@ -78,20 +88,28 @@ class Pipeline:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while self._wanted_epoch is None and not self._is_closed:
+                while self._wanted is None and not self._is_closed:
                     self._changed.wait()
-                if self._is_closed or self._wanted_epoch is None:
+                if self._is_closed or self._wanted is None:
                     return
-                epoch, generation = self._wanted_epoch, self._generation
-                self._wanted_epoch = None
+                generation = self._generation
             try:
-                self._fill(epoch, generation)
+                self._enter(generation)
+                self._fill(generation)
             except BaseException as error:
                 # Raised again in the thread that asks for the batch.
                 self._fail(error, generation)
 
-    def _fill(self, epoch: int, generation: int) -> None:
-        self._engine.start_epoch(epoch)
+    def _enter(self, generation: int) -> None:
+        # With the lock held: a start that is no longer wanted must not use up the state of a newer one.
+        with self._changed:
+            if generation == self._generation and self._wanted is not None:
+                epoch, state = self._wanted
+                self._wanted = None
+                self._engine.resume(state)
+                self._engine.start_epoch(epoch)
+
+    def _fill(self, generation: int) -> None:
         while self._has_room(generation):
             made = self._made()
             with self._changed:

@@ -62,11 +62,19 @@ class Training:
 
     classes = ("no", "yes", "unsure")
 
-    def __init__(self, api: FakeApi, store_config: dict[str, Any], *, count: int, rows_a_part: int) -> None:
+    def __init__(
+        self,
+        api: FakeApi,
+        store_config: dict[str, Any],
+        *,
+        count: int,
+        rows_a_part: int,
+        dataset_id: uuid.UUID | None = None,
+    ) -> None:
         self.api = api
         self.store_config = store_config
         self.count = count
-        self.dataset_id = uuid.uuid4()
+        self.dataset_id = dataset_id or uuid.uuid4()
         self.sample_ids = [
             ids.sample_id(self.dataset_id, "demo", f"{index}.png", index.to_bytes(32, "big")) for index in range(count)
         ]

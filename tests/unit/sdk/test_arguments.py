@@ -9,8 +9,8 @@ from penstock._errors import ConfigError
 DEFAULTS: dict[str, Any] = {
     "batch_size": 1, "shuffle": False, "drop_last": False, "pin_memory": False, "in_order": False, "seed": 0,
     "fields": None, "columns": None, "decode": "auto", "output": "torch", "rank": None, "world_size": None,
-    "last_batch": None, "on_error": "raise", "prefetch_bytes": None, "run": None, "has_telemetry": True,
-    "torch_arguments": {},
+    "last_batch": None, "on_error": "raise", "max_failed_share": 0.01, "max_displacement": 8, "prefetch_bytes": None,
+    "window_bytes": None, "store_wait_seconds": 60.0, "run": None, "has_telemetry": True, "torch_arguments": {},
 }  # fmt: skip
 
 
@@ -30,14 +30,21 @@ def checked(**changes: Any) -> LoaderArguments:
         ({"output": "tensorflow"}, "'torch', 'numpy'"),
         ({"last_batch": "keep"}, "'drop', 'partial', 'pad'"),
         ({"drop_last": True, "last_batch": "pad"}, "contradict"),
-        ({"on_error": "skip"}, "not there yet"),
+        ({"on_error": "ignore"}, "on_error='ignore': expected one of 'raise', 'skip', 'replace'"),
+        ({"max_failed_share": 1.5}, "max_failed_share is 1.5: expected a number from 0 to 1"),
+        ({"max_failed_share": float("nan")}, "max_failed_share is nan"),
+        ({"max_failed_share": "1%"}, "max_failed_share is '1%'"),
+        ({"max_displacement": 0}, "max_displacement is 0: expected at least 1"),
+        ({"window_bytes": 0}, "window_bytes is 0"),
+        ({"prefetch_bytes": 1 << 64}, "prefetch_bytes"),
+        ({"store_wait_seconds": -1}, "store_wait_seconds is -1"),
+        ({"store_wait_seconds": float("inf")}, "store_wait_seconds is inf"),
         ({"fields": "image"}, r"\['image'\]"),
         ({"columns": ["a", "a"]}, "twice"),
         ({"prefetch_bytes": 0}, "prefetch_bytes"),
         ({"pin_memory": True, "output": "numpy"}, "pin_memory"),
         ({"torch_arguments": {"collate_fn": list}}, "collate_fn is not taken by this loader yet"),
         ({"torch_arguments": {"transform": list}}, "transform"),
-        ({"torch_arguments": {"max_displacement": 3}}, "in_order=True"),
         ({"torch_arguments": {"sampler": []}}, "shuffle, seed"),
     ],
 )

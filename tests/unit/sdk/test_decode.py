@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from penstock._decode import Decoder
+from penstock._decode import Decoder, stacked
 from penstock._errors import SampleCorrupt
 from penstock.contract.kinds import FieldKind
 
@@ -36,7 +36,11 @@ def ids(count: int) -> np.ndarray:
 
 
 def decode(decoder: Decoder, kind: FieldKind, views: list[np.ndarray]) -> object:
-    return decoder.decode("f", kind, views, ids(len(views)))
+    values = decoder.decode("f", kind, views, ids(len(views)))
+    for value in values:
+        if isinstance(value, SampleCorrupt):
+            raise value
+    return values if kind in (FieldKind.TEXT, FieldKind.BYTES) else stacked(values)
 
 
 def test_pictures_of_one_size_are_stacked_in_order(decoder: Decoder) -> None:
@@ -98,6 +102,8 @@ def test_broken_picture_names_its_own_sample(decoder: Decoder) -> None:
     for bad in (good[: len(good) // 2], np.frombuffer(b"hello", np.uint8), np.empty(0, np.uint8)):
         with pytest.raises(SampleCorrupt, match="03030303-0303-0303-0303-030303030303"):
             decode(decoder, FieldKind.IMAGE, [good, good, good, bad, good])
+        found = decoder.decode("f", FieldKind.IMAGE, [good, good, good, bad, good], ids(5))
+        assert [isinstance(value, SampleCorrupt) for value in found] == [False, False, False, True, False]
 
 
 def test_arrays_keep_shape_type_and_values(decoder: Decoder) -> None:

@@ -12,34 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from unit.sdk.loading import assert_paired, indices, loader_of
 
 from penstock import Batch, _native
 from penstock import _errors as errors
-from penstock._loader import Loader
 from penstock._reach import STORE_ID_FILE, _machine_id
-
-
-def loader_of(training: Any, **options: Any) -> Loader:
-    options = {"split": "train", "output": "numpy", "batch_size": 8, "telemetry": False} | options
-    loader: Loader = training.api.client().loader("demo", **options)
-    return loader
-
-
-def indices(training: Any, batch: Batch, *, only_valid: bool = False) -> list[int]:
-    found = [training.index_of[text] for text in batch.id_strings()]
-    return [index for index, is_valid in zip(found, batch["valid"], strict=True) if is_valid] if only_valid else found
-
-
-def assert_paired(training: Any, batch: Batch) -> None:
-    """Every sample has its own picture, mask and metadata."""
-    rows = np.array(indices(training, batch))
-    assert np.array_equal(
-        np.asarray(batch["image"]), np.stack([training.pixels(row).transpose(2, 0, 1) for row in rows])
-    )
-    assert np.array_equal(np.asarray(batch["mask"])[:, 0, 0], rows % 7)
-    assert np.array_equal(np.asarray(batch["age"]), rows)
-    assert np.array_equal(np.asarray(batch["tumor"]), rows % 4 - 1)
-    assert batch["note"] == [f"note {row}" for row in rows]
 
 
 class TestEpoch:
@@ -401,7 +378,6 @@ class TestLife:
                 assert hasattr(loader, name)
             assert loader.drop_last
             assert not isinstance(loader, torch.utils.data.DataLoader)
-            assert not hasattr(loader, "state_dict")
 
     def test_loader_is_not_pickled(self, training: Any) -> None:
         with loader_of(training) as loader, pytest.raises(TypeError, match="make a new one"):

@@ -52,7 +52,7 @@ def test_one_version_number() -> None:
     assert penstock.__version__ == project["version"]
 
 
-@pytest.mark.parametrize("module", ["penstock._batch", "penstock._client"])
+@pytest.mark.parametrize("module", ["penstock._batch", "penstock._client", "penstock._state"])
 def test_examples_in_docstrings_run(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(module))
     assert failed == 0

@@ -1,0 +1,295 @@
+"""S10 and S12: loaders and processes that fork, spawn, pickle, are interrupted and end with requests in flight."""
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.server.data.builders import SCHEMA, items
+from unit.server.data.test_data_api import RECIPE, Api, served
+
+import penstock
+from harness.soak import repetitions
+
+TESTS = Path(__file__).parents[1]
+KINDS = ["lmdb", "memory"]
+# 2 s, with slack for a busy machine.
+EXIT_SECONDS = 6.0
+ABORTED = ("Fatal", "panicked", "Segmentation", "Aborted", "terminate called")
+
+HEAD = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from fault.loader_workers import MOSTLY_SLOW, OPTIONS, training_on, valid_ids, wait_for_flight
+import penstock
+
+kind, folder = sys.argv[1], Path(sys.argv[2])
+
+def loader_with(faults):
+    return training_on(kind, folder, faults=faults).api.client().loader("demo", **OPTIONS)
+
+def mark():
+    print(time.monotonic(), flush=True)
+"""
+
+
+def run(body: str, kind: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script with a store of `kind` in a process of its own."""
+    folder.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    environment = {"PYTHONPATH": str(TESTS), "PENSTOCK_CACHE_FOLDER": str(folder.parent / "cache")} | variables
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", HEAD + textwrap.dedent(body), kind, str(folder)],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def assert_sound(ended: subprocess.CompletedProcess[str], code: int = 0) -> None:
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert not [word for word in ABORTED if word in ended.stderr], ended.stderr
+
+
+ENDINGS = {
+    "end of the script": ("pass", 0),
+    "sys.exit": ("sys.exit(5)", 5),
+    "exception in the consumer": ("raise RuntimeError('consumer')", 1),
+    "exception inside with": ("with loader:\n    raise RuntimeError('consumer')", 1),
+    "loader forgotten": ("del loader, running", 0),
+    "Ctrl-C in the consumer": ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", -2),
+    "Ctrl-C while waiting": (
+        "threading.Thread(target=interrupt_when_waiting, daemon=True).start()\nwhile True:\n    consume()",
+        -2,
+    ),
+    "thread left waiting": (
+        "threading.Thread(target=consume, daemon=True).start()\nwhile kind == 'memory' and not is_waiting(): pass",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("attempt", range(repetitions(1, 12)))
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_s12_process_ends_at_once_with_500_requests_in_flight(
+    kind: str, ending: str, attempt: int, tmp_path: Path
+) -> None:
+    code, expected_code = ENDINGS[ending]
+    head = """
+        loader = loader_with(MOSTLY_SLOW)
+        running = iter(loader)
+        assert len(next(running)["ids"]) == 4
+
+        def is_waiting():
+            return loader._meter._waiting_since is not None
+
+        def consume():
+            for _ in loader:
+                pass
+
+        def interrupt_when_waiting():
+            while not is_waiting():
+                time.sleep(0.01)
+            mark()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        wait_for_flight(loader, kind)
+        mark()
+    """
+    ended = run(textwrap.dedent(head) + code, kind, tmp_path / "store")
+    after = time.monotonic()
+    assert_sound(ended, expected_code)
+    assert after - float(ended.stdout.split()[-1]) < EXIT_SECONDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_s12_an_interrupted_loop_can_go_on_and_loses_nothing(kind: str, tmp_path: Path) -> None:
+    ended = run(
+        """
+        from collections import Counter
+        loader = loader_with({"seed": 3, "delay_ms": [5, 20], "slow_share": 0.02, "slow_ms": 200})
+        interrupts, is_done = 0, threading.Event()
+
+        def interrupt():
+            while not is_done.wait(0.03):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        class Again(Exception):
+            pass
+
+        def again(number, frame):
+            global interrupts
+            interrupts += 1
+            raise Again
+
+        signal.signal(signal.SIGINT, again)
+        running, seen, state = iter(loader), Counter(), None
+        threading.Thread(target=interrupt, daemon=True).start()
+        while True:
+            try:
+                batch = next(running)
+                is_done.set()
+                break
+            except Again:
+                pass
+        seen.update(valid_ids(batch))
+        for batch in running:
+            seen.update(valid_ids(batch))
+        loader.close()
+        print(len(seen), set(seen.values()))
+        """,
+        kind,
+        tmp_path / "store",
+    )
+    assert_sound(ended)
+    assert ended.stdout.split() == ["700", "{1}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("child_ending", ["os._exit(7)", "sys.exit(7)"])
+def test_s10_fork_after_first_use_raises_at_once_and_the_parent_goes_on(
+    kind: str, child_ending: str, tmp_path: Path
+) -> None:
+    ended = run(
+        f"""
+        loader = loader_with({{"delay_ms": [0, 2]}})
+        state = loader.state_dict()
+        running = iter(loader)
+        seen = valid_ids(next(running))
+        child = os.fork()
+        if child == 0:
+            started = time.monotonic()
+            uses = [lambda: next(running), lambda: next(iter(loader)), lambda: len(loader), loader.state_dict,
+                    loader.gather_state, lambda: loader.load_state_dict(state), lambda: loader.set_epoch(3),
+                    loader.failures]
+            for use in uses:
+                try:
+                    use()
+                except penstock.ForkedProcess as error:
+                    assert "make the loader inside the child" in str(error), error
+                else:
+                    os._exit(3)
+            loader.close()
+            assert time.monotonic() - started < 3  # 1 s, with slack
+            {child_ending}
+        _, status = os.waitpid(child, 0)
+        for batch in running:
+            seen += valid_ids(batch)
+        loader.close()
+        print(os.waitstatus_to_exitcode(status), len(seen), len(set(seen)))
+        """,
+        kind,
+        tmp_path / "store",
+    )
+    assert_sound(ended)
+    assert ended.stdout.split() == ["7", "700", "700"], ended.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_s10_children_of_a_busy_process_make_their_own_loaders(kind: str, tmp_path: Path) -> None:
+    ended = run(
+        """
+        training = training_on(kind, folder, faults={"delay_ms": [0, 2]})
+        client = training.api.client()
+        loader = client.loader("demo", **OPTIONS)
+        running = iter(loader)
+        seen = valid_ids(next(running))
+        children = []
+        for rank in range(3):
+            child = os.fork()
+            if child == 0:
+                if kind == "memory":
+                    training = training_on(kind, folder)
+                with training.api.client().loader("demo", **OPTIONS, rank=rank, world_size=3) as own:
+                    count = sum(len(valid_ids(batch)) for batch in own)
+                sys.exit(count - 200)
+            children.append(child)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        for batch in running:
+            seen += valid_ids(batch)
+        print(sum(codes) + 600, len(set(seen)))
+        """,
+        kind,
+        tmp_path / "store",
+    )
+    assert_sound(ended)
+    assert ended.stdout.split() == ["700", "700"], ended.stderr
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with served(tmp_path_factory.mktemp("server")) as api:
+        api.client.post("/datasets", json={"name": "demo", "schema": SCHEMA.model_dump(mode="json")})
+        api.publish("demo", items(300))
+        made = api.client.post("/datasets/demo/splits", json={"name": "by-patient", "recipe": RECIPE})
+        assert made.status_code == 201, made.text
+        yield api
+
+
+def token_of(server: Api) -> str:
+    return server.client.headers["Authorization"].removeprefix("Bearer ")
+
+
+SPAWNED = {
+    "pool": """
+        import multiprocessing
+        from fault.loader_workers import ids_of_rank
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            found = pool.starmap(ids_of_rank, [(client, rank, 2) for rank in range(2)])
+    """,
+    "torch workers": """
+        import torch
+        from fault.torch_workers import OwnLoader
+        found = list(torch.utils.data.DataLoader(
+            OwnLoader(client), batch_size=None, num_workers=2, multiprocessing_context="spawn"
+        ))
+    """,
+}
+
+
+@pytest.mark.parametrize("way", SPAWNED)
+def test_s10_spawned_workers_make_loaders_from_a_pickled_client(server: Api, way: str, tmp_path: Path) -> None:
+    body = f"""
+        import pickle
+        client = penstock.Client()
+        with client.loader("demo", **OPTIONS) as loader:
+            everything = sorted(text for batch in loader for text in valid_ids(batch))
+        assert os.environ["PENSTOCK_TOKEN"].encode() not in pickle.dumps(client)
+        {textwrap.indent(textwrap.dedent(SPAWNED[way]), "        ").strip()}
+        assert sorted(sum(found, [])) == everything, found
+        print(len(everything) > 100)
+    """
+    ended = run(body, "none", tmp_path / "x", PENSTOCK_URL=server.address, PENSTOCK_TOKEN=token_of(server))
+    assert_sound(ended)
+    assert ended.stdout.split() == ["True"]
+
+
+def test_s10_nothing_that_can_be_pickled_holds_a_secret(
+    server: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE_FOLDER", str(tmp_path / "cache"))
+    token = token_of(server)
+    with penstock.Client(server.address, token=token) as client:
+        plan = client.resolve("demo", split="train")
+        loader = client.loader("demo", split="train", batch_size=4, decode=None, output="numpy", telemetry=False)
+        with loader:
+            batch = next(iter(loader))
+            pickled = [pickle.dumps(each) for each in (client, plan, batch, loader.dataset, loader.state_dict())]
+            with pytest.raises(TypeError, match="make a new one where it is needed"):
+                pickle.dumps(loader)
+        again = pickle.loads(pickle.dumps(batch))
+        with pytest.raises(TypeError, match="make a new client"):
+            pickle.dumps(client.dataset("demo"))
+    assert not [data for data in pickled if token.encode() in data]
+    assert plan.store.config is not None
+    assert not [data for data in pickled if str(plan.store.config["path"]).encode() in data]
+    assert Counter(again.id_strings()) == Counter(batch.id_strings())
