@@ -30,6 +30,7 @@ class RelayStats:
     resets: int
     truncations: int
     flips: int
+    swaps: int
     bytes_up: int
     bytes_down: int
     queued_bytes: int
@@ -46,8 +47,9 @@ class Relay:
     - `delay_ms` one way, `jitter_ms` added at random from `seed`; the order of bytes is kept
     - `window_bytes` in flight a connection and direction, given back one round trip after they left
     - `first_byte_ms` extra delay of a connection's first answer
-    - `reset_after_bytes`, `truncate_after_bytes` (then closed), `stall_after_bytes`, `flip_after_bytes` (one bit):
-      position in what a connection carries; `..._mean_bytes` instead: random positions, the flip again and again
+    - `reset_after_bytes`, `truncate_after_bytes` (then closed), `stall_after_bytes`, `flip_after_bytes` (one bit),
+      `swap_after_bytes` (of two CQL results that come together each goes to the other's request): position in what a
+      connection carries; `..._mean_bytes` instead: random positions, flip and swap again and again
     - `direction` in which those happen: "down" (answers, the default) or "up"
     - `is_stalled` nothing moves, connections are still accepted; goes on when cleared
     - `is_half_open` bytes are swallowed and nobody hears of a close: such connections stay dead

@@ -145,6 +145,8 @@ def _yaml(settings: NodeSettings) -> dict[str, object]:
         "concurrent_writes": 16,
         "concurrent_compactors": 1,
         "auto_snapshot": False,
+        # What a node missed while it was down stays missing there, so that tests can read from such a replica.
+        "hinted_handoff_enabled": False,
         # A busy 2-core machine pauses a node for seconds; that is not a dead node.
         "phi_convict_threshold": 12,
         "write_request_timeout": "4000ms",

@@ -251,6 +251,22 @@ def test_stall_after_bytes_stops_there_and_goes_on_when_cleared(relay: MakeRelay
             assert receive(connection, len(PATTERN)) == PATTERN[40_000:]
 
 
+def test_swapped_results_change_places_and_nothing_else_does(relay: MakeRelay) -> None:
+    """Frames of CQL: version, flags, stream, kind, length of the body; a swap exchanges the streams of two of them."""
+    frames = [b"\x84\0\0%c\x08\0\0\0\x03%c%c%c" % (number, *[number] * 3) for number in range(100)]
+    with Peer(source(b"".join(frames))) as peer:
+        between = relay(target=peer.endpoint, swap_after_bytes=200)
+        with connect(between) as connection:
+            received = receive(connection, 1200)
+    came = [received[at : at + 12] for at in range(0, 1200, 12)]
+    changed = [number for number, frame in enumerate(came) if frame != frames[number]]
+    assert len(changed) == 2
+    one, other = changed
+    assert [came[one][3], came[other][3]] == [other, one]
+    assert [came[one][9:], came[other][9:]] == [frames[one][9:], frames[other][9:]]
+    assert between.stats().swaps == 1
+
+
 def test_half_open_connection_is_dead_for_good_and_nobody_is_told(relay: MakeRelay, echo_peer: Peer) -> None:
     between = relay(target=echo_peer.endpoint)
     with connect(between) as dead:

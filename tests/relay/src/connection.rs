@@ -234,9 +234,10 @@ impl Connection {
         mut buffer: Box<[u8]>,
         length: usize,
     ) -> bool {
-        let (flips, found) = pipe.damage(settings, &mut buffer[..length]);
-        add(&relay.counters.flips, flips);
-        let Some((place, kind)) = found else {
+        let damage = pipe.damage(settings, &mut buffer[..length]);
+        add(&relay.counters.flips, damage.flips);
+        add(&relay.counters.swaps, damage.swaps);
+        let Some((place, kind)) = damage.breaks else {
             relay.counters.queued(length);
             let chunk = if length < SMALL_BYTES {
                 let copy = Box::from(&buffer[..length]);

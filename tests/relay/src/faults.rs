@@ -1,5 +1,6 @@
 //! Where in the bytes of one direction of one connection something breaks.
 
+use crate::frames::{Frames, exchange};
 use crate::random::Random;
 use crate::settings::{Place, Settings};
 
@@ -32,18 +33,28 @@ impl Trigger {
             Place::Mean(mean) => carried + random.distance(mean),
         });
     }
+
+    /// After it happened: a fault at random places comes again.
+    fn again(&mut self, carried: u64, random: &mut Random) {
+        self.at = None;
+        if matches!(self.asked, Some(Place::Mean(_))) {
+            self.plan(carried, random);
+        }
+    }
 }
 
 pub struct Faults {
     random: Random,
     breaks: [(Break, Trigger); 3],
     flip: Trigger,
+    swap: Trigger,
+    frames: Frames,
 }
 
 impl Faults {
     pub fn new(random: Random) -> Self {
         let breaks = [Break::Reset, Break::Truncate, Break::Stall].map(|kind| (kind, Trigger::default()));
-        Self { random, breaks, flip: Trigger::default() }
+        Self { random, breaks, flip: Trigger::default(), swap: Trigger::default(), frames: Frames::default() }
     }
 
     pub fn follow(&mut self, settings: &Settings, carried: u64) {
@@ -56,6 +67,7 @@ impl Faults {
             trigger.follow(asked, carried, &mut self.random);
         }
         self.flip.follow(settings.flip(), carried, &mut self.random);
+        self.swap.follow(settings.swap(), carried, &mut self.random);
     }
 
     /// The break that comes inside these bytes, or right after them, and how many of them still pass.
@@ -77,13 +89,22 @@ impl Faults {
             let Some(byte) = bytes.get_mut(offset) else { break };
             *byte ^= 1 << (self.random.next() % 8);
             count += 1;
-            let is_repeated = matches!(self.flip.asked, Some(Place::Mean(_)));
-            self.flip.at = None;
-            if is_repeated {
-                self.flip.plan(carried + offset as u64 + 1, &mut self.random);
-            }
+            self.flip.again(carried + offset as u64 + 1, &mut self.random);
         }
         count
+    }
+
+    /// Exchange two answers of CQL when that is due and both begin in these bytes; returns how often.
+    pub fn swap(&mut self, carried: u64, bytes: &mut [u8]) -> u64 {
+        let results = self.frames.results(bytes);
+        let end = carried + bytes.len() as u64;
+        let (Some(at), [first, .., last]) = (self.swap.at, results.as_slice()) else { return 0 };
+        if at > end {
+            return 0;
+        }
+        exchange(bytes, *first, *last);
+        self.swap.again(end, &mut self.random);
+        1
     }
 
     pub fn jitter(&mut self, most_ms: f64) -> f64 {
@@ -124,5 +145,16 @@ mod tests {
         let mut faults = faults(&Settings { flip_mean_bytes: Some(100), ..Settings::default() });
         let count = faults.flip(0, &mut vec![0u8; 100_000]);
         assert!((800..1200).contains(&count), "{count} flips");
+    }
+
+    #[test]
+    fn swap_waits_until_two_answers_come_together() {
+        let result = |stream| [0x84, 0, 0, stream, 8, 0, 0, 0, 1, stream];
+        let mut faults = faults(&Settings { swap_after_bytes: Some(5), ..Settings::default() });
+        assert_eq!(faults.swap(0, &mut result(1)), 0);
+        let mut pair = [result(2), result(3)].concat();
+        assert_eq!(faults.swap(10, &mut pair), 1);
+        assert_eq!((pair[3], pair[9], pair[13], pair[19]), (3, 2, 2, 3));
+        assert_eq!(faults.swap(30, &mut pair), 0);
     }
 }

@@ -5,6 +5,7 @@
 mod connection;
 mod control;
 mod faults;
+mod frames;
 mod link;
 mod pipe;
 mod random;

@@ -32,6 +32,13 @@ pub enum What {
     Break(Break),
 }
 
+/// What was done to some bytes: flipped bits, exchanged answers, and a break with its place.
+pub struct Damage {
+    pub flips: u64,
+    pub swaps: u64,
+    pub breaks: Option<(usize, Break)>,
+}
+
 struct Item {
     due: Instant,
     what: What,
@@ -124,8 +131,8 @@ impl Pipe {
         }
     }
 
-    /// Put faults into what was just read; returns how many bits were flipped, and a break with its place.
-    pub fn damage(&self, settings: &Settings, bytes: &mut [u8]) -> (u64, Option<(usize, Break)>) {
+    /// Put faults into what was just read.
+    pub fn damage(&self, settings: &Settings, bytes: &mut [u8]) -> Damage {
         let mut faults = self.faults.borrow_mut();
         let carried = self.carried_bytes.get();
         if settings.direction == self.direction {
@@ -133,7 +140,9 @@ impl Pipe {
         } else {
             faults.follow(&Settings::default(), carried);
         }
-        (faults.flip(carried, bytes), faults.next_break(carried, bytes.len()))
+        // Answers are told apart before a flip may hit a header.
+        let swaps = faults.swap(carried, bytes);
+        Damage { swaps, flips: faults.flip(carried, bytes), breaks: faults.next_break(carried, bytes.len()) }
     }
 
     /// When bytes that leave at `departure` arrive.

@@ -42,6 +42,8 @@ pub struct Settings {
     pub stall_mean_bytes: Option<u64>,
     pub flip_after_bytes: Option<u64>,
     pub flip_mean_bytes: Option<u64>,
+    pub swap_after_bytes: Option<u64>,
+    pub swap_mean_bytes: Option<u64>,
     pub is_stalled: bool,
     pub is_half_open: bool,
     pub max_connections: Option<u64>,
@@ -69,6 +71,8 @@ impl Default for Settings {
             stall_mean_bytes: None,
             flip_after_bytes: None,
             flip_mean_bytes: None,
+            swap_after_bytes: None,
+            swap_mean_bytes: None,
             is_stalled: false,
             is_half_open: false,
             max_connections: None,
@@ -157,6 +161,10 @@ impl Settings {
 
     pub fn flip(&self) -> Option<Place> {
         place(self.flip_after_bytes, self.flip_mean_bytes)
+    }
+
+    pub fn swap(&self) -> Option<Place> {
+        place(self.swap_after_bytes, self.swap_mean_bytes)
     }
 }
 

@@ -1,0 +1,37 @@
+"""One dataset on the ring for all tests of this folder, written once."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from fault.engine.ring import EngineRing, spread_to_all_replicas
+from fault.engine.samples import Samples
+from integration.store.conftest import create_tables
+
+from harness.cassandra.cluster import CassandraCluster
+from penstock._native import Store
+
+SAMPLES = 3_000
+
+
+@pytest.fixture(scope="session")
+def written(cassandra_ring_session: CassandraCluster) -> Iterator[tuple[str, Samples]]:
+    """A keyspace with three replicas, and the samples that all of them have."""
+    cluster = cassandra_ring_session
+    keyspace = cluster.create_keyspace()
+    create_tables(cluster, keyspace)
+    samples = Samples(SAMPLES, seed=4)
+    with Store.open(json.dumps(cluster.store_config(keyspace))) as store:
+        samples.write(store)
+    spread_to_all_replicas(cluster, keyspace, samples)
+    yield keyspace, samples
+    cluster.restore()
+    cluster.drop_keyspace(keyspace)
+
+
+@pytest.fixture
+def ring(cassandra_ring: CassandraCluster, written: tuple[str, Samples]) -> Iterator[EngineRing]:
+    keyspace, samples = written
+    ring = EngineRing(cassandra_ring, keyspace, samples)
+    yield ring
+    ring.close()
