@@ -1,0 +1,122 @@
+"""LMDB through the engine to a numpy view, against one thread that reads the same bytes with `pread`.
+
+Both read 100 KB samples in a random order from page cache; `pread` fills a buffer of 64 samples that it uses again and
+again, and neither decodes nor checks anything. What is compared is bytes a second over whole epochs, side by side.
+"""
+
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness import bench_scale
+from harness.bench_report import BenchReport
+from penstock._native import Engine, Store, xxh3_64
+
+SAMPLES = bench_scale.count(4_096, quick=1_024)
+SAMPLE_BYTES = 100_000
+BATCH_SIZE = 64
+REPETITIONS = bench_scale.count(9, quick=5)
+EPOCHS = 3
+DATASET = bytes(range(16))
+PREFETCH_BYTES = 256 << 20
+
+
+def main() -> None:
+    report = BenchReport("local")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        members = write_samples(path)
+        with Store.open(f'{{"kind": "lmdb", "path": "{path}"}}') as store, engine_over(store, members) as engine:
+            epochs = iter(range(10_000))
+            plain, through_engine, costs = [], [], []
+            for repetition in range(REPETITIONS + 1):
+                plain_rate = read_plainly(path / "samples", seed=repetition)
+                rate, cost = read_through(engine, epochs)
+                # The first round fills page cache and arena.
+                if repetition > 0:
+                    plain.append(plain_rate)
+                    through_engine.append(rate)
+                    costs.append(cost)
+    report.add("pread, one thread", [each / 1e9 for each in plain], unit="GB/s")
+    report.add("LMDB through the engine", [each / 1e9 for each in through_engine], unit="GB/s")
+    report.add("CPU of the process, engine", costs, unit="core-s/GB")
+    ratios = [ours / theirs for ours, theirs in zip(through_engine, plain, strict=True)]
+    report.add("engine / pread", ratios, unit="x", reach=">= 0.8")
+    report.print()
+
+
+def write_samples(path: Path) -> Any:
+    """The same samples into a store and, end to end, into a file; returns the members of the split."""
+    ids, checksums = [], []
+    with Store.open(f'{{"kind": "lmdb", "path": "{path}"}}') as store, (path / "samples").open("wb") as file:
+        for first in range(0, SAMPLES, BATCH_SIZE):
+            numbers = range(first, min(first + BATCH_SIZE, SAMPLES))
+            contents = [random.Random(number).randbytes(SAMPLE_BYTES) for number in numbers]
+            new = [random.Random(f"id/{number}").randbytes(16) for number in numbers]
+            store.write("samples", DATASET, [(i, [("image", c)]) for i, c in zip(new, contents, strict=True)])
+            file.write(b"".join(contents))
+            ids += new
+            checksums += [xxh3_64(content) for content in contents]
+    sizes = np.full(SAMPLES, SAMPLE_BYTES, "<u8")
+    joined = b"".join(ids)
+    return [(joined, [(joined, sizes.tobytes(), np.array(checksums, "<u8").tobytes())])]
+
+
+def engine_over(store: Store, members: Any) -> Engine:
+    return Engine(
+        store,
+        dataset_id=DATASET,
+        fields=["image"],
+        parts=members,
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        seed=1,
+        rank=0,
+        world_size=1,
+        last_batch="drop",
+        in_order=False,
+        window_bytes=None,
+        prefetch_bytes=PREFETCH_BYTES,
+    )
+
+
+def read_plainly(file: Path, *, seed: int) -> float:
+    """Bytes a second."""
+    buffer = memoryview(bytearray(BATCH_SIZE * SAMPLE_BYTES))
+    slots = [buffer[start : start + SAMPLE_BYTES] for start in range(0, len(buffer), SAMPLE_BYTES)]
+    order = random.Random(seed).sample(range(SAMPLES), SAMPLES)
+    descriptor = os.open(file, os.O_RDONLY)
+    started = time.perf_counter()
+    for _ in range(EPOCHS):
+        for place, number in enumerate(order):
+            count = os.preadv(descriptor, [slots[place % BATCH_SIZE]], number * SAMPLE_BYTES)
+            assert count == SAMPLE_BYTES
+    seconds = time.perf_counter() - started
+    os.close(descriptor)
+    return EPOCHS * SAMPLES * SAMPLE_BYTES / seconds
+
+
+def read_through(engine: Engine, epochs: Any) -> tuple[float, float]:
+    """Bytes a second, and seconds of CPU for each GB."""
+    total = 0
+    cpu, started = time.process_time(), time.perf_counter()
+    for _ in range(EPOCHS):
+        engine.start_epoch(next(epochs))
+        while (batch := engine.next_batch()) is not None:
+            view = np.frombuffer(memoryview(batch.field("image")[0]), "u1")
+            total += view.nbytes
+            engine.ack(batch.seq)
+    seconds = time.perf_counter() - started
+    return total / seconds, (time.process_time() - cpu) / total * 1e9
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What planning costs: time and memory for 10 k, 1 M and 100 M ids, and the price of a sample delivered.
+
+The members are sparse files that are mapped as the SDK maps real ones. Delivery is measured without fields, so that
+nothing is read: what is left is the order, the books and the hand-over of a batch.
+"""
+
+import mmap
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from harness import bench_scale
+from harness.bench_report import BenchReport
+from penstock._native import Engine, Store
+
+SIZES = {"10 k": 10_000, "1 M": 1_000_000, "100 M": bench_scale.count(100_000_000, quick=10_000_000)}
+REPETITIONS = bench_scale.count(7, quick=2)
+DELIVERED = bench_scale.count(2_000_000, quick=200_000)
+BATCH_SIZE = 256
+ID_BYTES, WORD_BYTES = 16, 8
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one process."""
+
+    plan_seconds: list[float]
+    plan_bytes: int
+    delivered_microseconds: list[float]
+
+
+def main() -> None:
+    report = BenchReport("plan")
+    fresh = multiprocessing.get_context("spawn")
+    for name, size in SIZES.items():
+        with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, mp_context=fresh) as process:
+            costs = process.submit(measure, Path(folder), size).result()
+        report.add(f"plan time, {name}", [1e3 * each for each in costs.plan_seconds], unit="ms", reach="<= 1000")
+        report.add(f"memory beside the members, {name}", costs.plan_bytes / 1e6, unit="MB")
+        report.add(f"a sample delivered, {name}", costs.delivered_microseconds, unit="us of CPU", reach="<= 1")
+    report.print()
+
+
+def measure(folder: Path, size: int) -> Costs:
+    ids, objects = (mapped(folder / name, size * ID_BYTES) for name in ("ids", "objects"))
+    sizes, checksums = (mapped(folder / name, size * WORD_BYTES) for name in ("sizes", "checksums"))
+    members = [(ids, [(objects, sizes, checksums)])]
+    plan_seconds = []
+    plan_bytes = 0
+    before = own_bytes()
+    for epoch in range(REPETITIONS):
+        started = time.perf_counter()
+        with engine(["image"], members) as planned:
+            planned.start_epoch(epoch)
+            plan_seconds.append(time.perf_counter() - started)
+            plan_bytes = plan_bytes or own_bytes() - before
+    return Costs(plan_seconds, plan_bytes, [deliver([(ids, [])], size) for _ in range(REPETITIONS)])
+
+
+def deliver(parts: list[Any], size: int) -> float:
+    """Microseconds of this process's CPU for each sample of a batch that Python has taken."""
+    with engine([], parts) as running:
+        cpu = time.process_time()
+        delivered = epoch = 0
+        while delivered < DELIVERED:
+            running.start_epoch(epoch)
+            while delivered < DELIVERED and (batch := running.next_batch()) is not None:
+                running.ack(batch.seq)
+                delivered += batch.size
+            epoch += 1
+        return 1e6 * (time.process_time() - cpu) / delivered
+
+
+def engine(fields: list[str], parts: list[Any]) -> Engine:
+    return Engine(
+        Store.open('{"kind": "memory", "name": "bench-plan"}'),
+        dataset_id=bytes(16),
+        fields=fields,
+        parts=parts,
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        seed=1,
+        rank=0,
+        world_size=1,
+        last_batch="partial",
+        in_order=False,
+        window_bytes=None,
+        # With no bytes to wait for, it runs this far ahead: a few thousand samples, as with real ones.
+        prefetch_bytes=1 << 20,
+    )
+
+
+def mapped(path: Path, size_bytes: int) -> memoryview:
+    path.touch()
+    os.truncate(path, size_bytes)
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def own_bytes() -> int:
+    """Memory of this process that is no mapped file."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("RssAnon:")[2].split()[0])
+
+
+if __name__ == "__main__":
+    main()

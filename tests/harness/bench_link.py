@@ -1,0 +1,66 @@
+"""Cassandra behind a link that is as narrow as this machine can bear and as long as a benchmark wants it."""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from harness.bench_cluster import BenchCluster
+from harness.bench_dataset import Arrival, BenchDataset, arrivals
+from harness.bench_scale import count
+from harness.cassandra.cluster import Layout
+from harness.relay import Relay
+from harness.run import Run
+from penstock._native import Engine, Store
+
+FAR_MS = 150
+# Of what the machine carries unshaped: beyond this its two cores are the limit and not the link.
+_SHARE = 0.6
+_WINDOW_BYTES = 4_000_000
+_BEHIND_A_RELAY = Layout("cassandra-far", 1, has_relays=True)
+
+
+class BenchLink:
+    """A loaded, warm node; all connections to it share `rate` bytes a second, and each has 4 MB a round trip."""
+
+    def __init__(self, run: Run, dataset: BenchDataset) -> None:
+        self.cluster = BenchCluster(run, dataset, layout=_BEHIND_A_RELAY)
+        self.dataset = dataset
+        self.cluster.warm()
+        self.unshaped_rate = self._unshaped_rate()
+        self.rate = _SHARE * self.unshaped_rate
+
+    @property
+    def relay(self) -> Relay:
+        return self.cluster.cassandra.relays[0]
+
+    def set_round_trip(self, milliseconds: float) -> None:
+        self.relay.set(rate=self.rate, window_bytes=_WINDOW_BYTES, delay_ms=milliseconds / 2)
+
+    def open_store(self, **changes: object) -> Store:
+        return self.cluster.open_store(**changes)
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    def _unshaped_rate(self) -> float:
+        self.relay.clear()
+        with self.open_store() as store, self.dataset.engine(store) as engine:
+            return steady_rate(engine, skip_seconds=1, seconds=count(6, quick=2))
+
+
+def steady_rate(engine: Engine, *, skip_seconds: float, seconds: float) -> float:
+    """Bytes a second that a consumer gets who takes all it can, after the first seconds."""
+    seen = list(first_seconds(engine, skip_seconds + seconds))
+    started = seen[0].at
+    return rate_of([arrival for arrival in seen if arrival.at >= started + skip_seconds])
+
+
+def first_seconds(engine: Engine, seconds: float) -> Iterator[Arrival]:
+    """What arrives in this time from now on."""
+    end = time.monotonic() + seconds
+    return takewhile(lambda arrival: arrival.at < end, arrivals(engine))
+
+
+def rate_of(seen: Sequence[Arrival]) -> float:
+    """Bytes a second between the first arrival and the last."""
+    return sum(arrival.size_bytes for arrival in seen[1:]) / (seen[-1].at - seen[0].at)

@@ -1,0 +1,34 @@
+"""What the benchmarks compute from what they saw, on made-up observations."""
+
+import pytest
+from bench.bench_edge import gaps
+from bench.bench_lanes import every_for_a_quarter, slow_ones
+from bench.bench_ramp import SECONDS, Look, full_after
+
+from harness.bench_dataset import Arrival
+from harness.bench_link import rate_of
+
+
+def test_rate_is_what_came_after_the_first_arrival() -> None:
+    seen = [Arrival(10.0, 0, 0, 999), Arrival(10.5, 0, 1, 100), Arrival(12.0, 0, 2, 200)]
+    assert rate_of(seen) == pytest.approx(150)
+    assert gaps(seen) == pytest.approx([0.5, 1.5])
+
+
+def test_link_is_full_when_it_has_been_for_a_quarter_of_a_second() -> None:
+    rates = [100] * 100 + [800] * 100
+    looks, passed = [], 0
+    for index, rate in enumerate(rates):
+        passed += rate
+        looks.append(Look(index / 100, 0, 0, passed, 0))
+    assert full_after(looks, 80_000) == pytest.approx(1.24)
+    assert full_after(looks, 80_001) == SECONDS
+
+
+@pytest.mark.parametrize("count", [4, 8, 12, 16])
+@pytest.mark.parametrize(("first", "step"), [(1, 1), (2, 2), (5, 1), (9, 2)])
+def test_a_quarter_of_the_lanes_is_slow_wherever_they_lie(count: int, first: int, step: int) -> None:
+    lanes = list(range(first, first + count * step, step))
+    every = every_for_a_quarter(lanes)
+    assert len(slow_ones(lanes, every)) == pytest.approx(count / 4, abs=1)
+    assert 1 <= len(slow_ones(lanes, every)) < count / 2
