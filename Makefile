@@ -20,7 +20,8 @@ PAGE_SOURCES := $(shell find frontend -type f -not -path '*/node_modules/*' -not
 say = @printf '\033[1m== %s\033[0m\n' "$(1)"
 
 .PHONY: help run test soak check bench services openapi screenshots clean lock
-.PHONY: check-python check-rust check-page check-generated test-core test-page test-fast test-services
+.PHONY: check-python check-rust check-page check-generated
+.PHONY: test-core test-page test-fast test-services test-platform test-engine
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -141,6 +142,9 @@ check-generated: .venv-test/.server frontend/node_modules/.installed
 # second chance, printed as a rerun in the summary, and a rerun is looked into.
 SECOND_CHANCE := --reruns 1 --reruns-delay 5
 
+PLATFORM_TESTS := tests/integration/catalog tests/integration/data tests/integration/jobs \
+  tests/fault/test_local_worker.py tests/fault/test_worker_faults.py tests/e2e
+
 test-core: .venv-test/.server
 	$(call say,test: native core and relay)
 	cd sdk && cargo test -q --locked -p penstock-core
@@ -154,6 +158,13 @@ test-fast: .venv-test/.server frontend/dist/.built
 	$(call say,test: without services)
 	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/unit tests/contract tests/property tests/packaging
 
+# Side by side, each with services of its own: most of this time is spent waiting for leases, nodes and browsers.
 test-services: .venv-test/.server frontend/dist/.built build/.services
-	$(call say,test: on real services)
-	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/integration tests/fault tests/e2e
+	$(call say,test: on real services (two runs side by side, printed when they end))
+	$(MAKE) -j 2 --output-sync=target test-platform test-engine
+
+test-platform: .venv-test/.server frontend/dist/.built build/.services
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) $(PLATFORM_TESTS)
+
+test-engine: .venv-test/.server build/.services
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/integration tests/fault $(addprefix --ignore=,$(PLATFORM_TESTS))
