@@ -93,7 +93,8 @@ def test_s11_a_slow_consumer_and_given_up_epochs_leave_nothing_behind(ring: Engi
         assert now.threads == first.threads
         # Lanes may be added at any time, and a few may be opening just now.
         assert abs((now.files - counts.open) - (first.files - counts_then.open)) <= 4
-        assert counts.closed == counts_then.closed, "a connection was given up"
+        # A spare lane is closed when it has had nothing to do for long; given up would be one for each epoch or so.
+        assert counts.closed - counts_then.closed <= 6, "connections were given up"
 
 
 @dataclass(frozen=True)
