@@ -15,6 +15,9 @@ pub const FREE_FAILURES: u64 = 8;
 /// Members looked at to expect the size of a batch before the first one.
 const EXPECTATION_SAMPLES: u64 = 64;
 
+/// Batches held of a store that needs no read-ahead: in hand-over, in copies, and what they are made of.
+const NEAR_BATCHES: u64 = 6;
+
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
@@ -139,6 +142,14 @@ impl EngineConfig {
             .map(|i| self.members.size_bytes(i * step))
             .sum();
         bytes / looked_at * self.batch_size.min(count)
+    }
+
+    /// What lies near is not worth holding long before it is needed: it only falls out of the CPU's caches.
+    pub(super) fn limit_read_ahead(&mut self, enough_bytes: Option<u64>) {
+        if let Some(enough) = enough_bytes {
+            let batches = self.expected_batch_bytes().saturating_mul(NEAR_BATCHES);
+            self.prefetch_bytes = self.prefetch_bytes.min(enough.max(batches));
+        }
     }
 
     /// Returned blocks that are kept for the next batches: a share of the budget, or a few batches.

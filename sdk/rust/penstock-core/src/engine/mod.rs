@@ -154,8 +154,9 @@ pub struct Resumed {
 
 impl Engine {
     /// Checks the configuration and starts the driver; nothing is read before the first epoch.
-    pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> Result<Self, EngineError> {
+    pub fn new(store: Arc<dyn Store>, mut config: EngineConfig) -> Result<Self, EngineError> {
         config.check()?;
+        config.limit_read_ahead(store.read_ahead_bytes());
         let runtime = process::runtime()?;
         let steps = config.plan(0, Done::default())?.division().steps;
         let config = Arc::new(config);

@@ -317,7 +317,10 @@ fn a_batch_kept_over_epochs_keeps_its_bytes() {
 fn blocks_are_used_again() {
     let world = World::new(200, 3000);
     let engine = Engine::new(world.store(delays(0.5)), world.config(8)).unwrap();
-    epoch(&world, &engine, 0);
+    // What fits into the budget may all have been copied before the first batch is dropped.
+    for number in 0..5 {
+        epoch(&world, &engine, number);
+    }
     let stats = engine.pool_stats();
     assert!(stats.reused > 0, "{stats:?}");
 }

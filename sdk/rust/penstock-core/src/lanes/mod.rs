@@ -26,10 +26,10 @@ use roster::{Roster, Standing};
 const TICK: Duration = Duration::from_millis(50);
 /// Before anything is known about the other lanes.
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
+/// A silent lane is waited for so long when there is no other.
+const SILENT_PATIENCE: Duration = Duration::from_secs(3);
 /// No answer is waited for longer; it got lost, and so did the one that was asked for in its place.
 const ASK_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a read waits for lanes that are being opened.
-const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// One connection to one node.
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
@@ -65,7 +65,7 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
 pub enum AskError<E: fmt::Display> {
     #[error("no node can be reached: {reason}")]
     NoLane { reason: String },
-    #[error("node {node} has not answered for {} s", ASK_PATIENCE.as_secs())]
+    #[error("node {node} does not answer")]
     Silent { node: SocketAddr },
     #[error("node {node}: {error}")]
     Lane { node: SocketAddr, error: E },
@@ -201,7 +201,13 @@ impl<C: Connector> Lanes<C> {
             if let Some(second) = self.second(owners, size_bytes, &first) {
                 return self.race(started, question, (&first, answer), second).await;
             }
-            if (now() - started) >= ASK_PATIENCE {
+            let is_silent = first.standing.is_silent();
+            let patience = if is_silent {
+                SILENT_PATIENCE
+            } else {
+                ASK_PATIENCE
+            };
+            if now() - started >= patience {
                 return Err(AskError::Silent { node: first.node });
             }
         }
@@ -213,14 +219,14 @@ impl<C: Connector> Lanes<C> {
         size_bytes: u64,
         not: Option<SocketAddr>,
     ) -> Result<Chosen<C::Lane>, AskError<Error<C>>> {
-        let deadline = now() + OPEN_PATIENCE;
+        let started = now();
         loop {
             {
                 let mut roster = self.roster();
                 if let Some(chosen) = roster.choose(now(), owners, size_bytes, not) {
                     return Ok(chosen);
                 }
-                if now() >= deadline || !roster.is_opening() {
+                if now() - started >= roster.worth_waiting() {
                     let reason = roster.why_none();
                     return Err(AskError::NoLane { reason });
                 }
@@ -269,7 +275,7 @@ impl<C: Connector> Lanes<C> {
                 Some(next) = answers.next() => next,
                 () = sleep(TICK) => {
                     let is_lost = first.standing.is_silent() && second.standing.is_silent();
-                    if is_lost || (now() - started) >= ASK_PATIENCE {
+                    if is_lost || now() - started >= ASK_PATIENCE {
                         return Err(AskError::Silent { node: second.node });
                     }
                     continue;

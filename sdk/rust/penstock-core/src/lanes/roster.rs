@@ -23,6 +23,9 @@ const PROBE_AFTER: Duration = Duration::from_secs(1);
 const SILENT_DELAYS: u32 = 6;
 const SILENT_LEAST: Duration = Duration::from_secs(1);
 const SILENT_MOST: Duration = Duration::from_secs(3);
+/// How long a read waits for lanes that are being opened, and for silent ones to be heard again.
+const OPENING: Duration = Duration::from_secs(2);
+const HEARD_AGAIN: Duration = Duration::from_millis(500);
 /// A silent lane is given up then; a node that was frozen comes back before.
 const GIVE_UP: Duration = Duration::from_secs(12);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -112,8 +115,13 @@ impl<L: Lane> Roster<L> {
         self.slots.clear();
     }
 
-    pub fn is_opening(&self) -> bool {
-        self.slots.iter().any(|slot| slot.open.is_none())
+    /// How long a read may wait for a lane when none can be used.
+    pub fn worth_waiting(&self) -> Duration {
+        if self.is_closed || self.slots.is_empty() {
+            return Duration::ZERO;
+        }
+        let is_opening = self.slots.iter().any(|slot| slot.open.is_none());
+        if is_opening { OPENING } else { HEARD_AGAIN }
     }
 
     pub fn is_settled(&self) -> bool {

@@ -27,6 +27,8 @@ use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
 
 const HEADER_BYTES: usize = 32;
+/// Enough to hide the slowest disk behind a training step; more would only go through memory once more.
+const READ_AHEAD_BYTES: u64 = 32 << 20;
 /// Where in the header the checksum over the key and the header before it stands.
 const KEY_CHECKSUM_AT: usize = 24;
 /// Memory of values kept for the next reads: fresh memory costs more than the copy into it (measured).
@@ -579,6 +581,10 @@ impl Store for LmdbStore {
                 )
             })
         })
+    }
+
+    fn read_ahead_bytes(&self) -> Option<u64> {
+        Some(READ_AHEAD_BYTES)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

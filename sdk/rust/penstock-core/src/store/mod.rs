@@ -209,6 +209,11 @@ pub trait Store: Send + Sync + fmt::Debug {
         StoreCounters::default()
     }
 
+    /// Read-ahead beyond which this store gains nothing; none when more can always help, as on a network.
+    fn read_ahead_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The connections that carry reads side by side; none when there is no network.
     fn lanes(&self) -> Vec<LaneStats> {
         Vec::new()
