@@ -15,7 +15,7 @@ from harness.run import ROOT
 from harness.soak import repetitions
 from penstock._errors import SampleCorrupt, StoreUnavailable
 
-DAMAGES = repetitions(104, 2_000)
+DAMAGES = repetitions(52, 2_000)
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,8 @@ def test_killed_writer_loses_nothing_and_no_reader_notices(
         assert errors == ""
         last = max([last, *map(int, rest.split())])
         note(progress, last)
-        assert [reader.poll() for reader in readers] == [None] * READERS
+        dead = [reader for reader in readers if reader.poll() is not None]
+        assert not dead, dead[0].communicate()[1]
     for reader in readers:
         output, errors = reader.communicate(input="\n", timeout=60)
         assert reader.returncode == 0, errors

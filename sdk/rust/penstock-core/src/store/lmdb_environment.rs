@@ -118,13 +118,25 @@ impl Environment {
             other => other?,
         };
         env.clear_stale_readers()?;
-        let database = open_database(&env)?;
         let data = DataFile::open(folder)?;
+        let page_bytes = data.page_bytes()?;
+        let database = loop {
+            match open_database(&env) {
+                // Another process has grown the file since its size was looked at.
+                Err(heed::Error::Mdb(MdbError::MapResized)) => {
+                    let map_bytes = data.map_bytes(page_bytes)?;
+                    probe_address_space(map_bytes)?;
+                    // SAFETY: nobody else has this environment yet, so no transaction of it is open.
+                    unsafe { env.resize(map_bytes) }?;
+                }
+                other => break other?,
+            }
+        };
         Ok(Self {
             owner: Owner::current("store"),
             env: ManuallyDrop::new(env),
             database,
-            page_bytes: data.page_bytes()?,
+            page_bytes,
             data,
             is_checked: AtomicBool::new(false),
             gate: RwLock::new(()),
