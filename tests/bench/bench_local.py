@@ -12,29 +12,30 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness import bench_scale
+from harness.bench_dataset import SAMPLE_BYTES, BenchDataset, read_epoch
 from harness.bench_report import BenchReport
-from penstock._native import Engine, Store, xxh3_64
+from penstock._native import Engine, Store
 
 SAMPLES = bench_scale.count(4_096, quick=1_024)
-SAMPLE_BYTES = 100_000
 BATCH_SIZE = 64
 REPETITIONS = bench_scale.count(9, quick=5)
 EPOCHS = 3
-DATASET = bytes(range(16))
-PREFETCH_BYTES = 256 << 20
+DATASET = BenchDataset(SAMPLES)
 
 
 def main() -> None:
     report = BenchReport("local")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        members = write_samples(path)
-        with Store.open(f'{{"kind": "lmdb", "path": "{path}"}}') as store, engine_over(store, members) as engine:
+        with Store.open(f'{{"kind": "lmdb", "path": "{path}"}}') as store:
+            write_samples(store, path / "samples")
+        with (
+            Store.open(f'{{"kind": "lmdb", "path": "{path}"}}') as store,
+            DATASET.engine(store, batch_size=BATCH_SIZE, last_batch="drop") as engine,
+        ):
             epochs = iter(range(10_000))
             plain, through_engine, costs = [], [], []
             for repetition in range(REPETITIONS + 1):
@@ -53,39 +54,11 @@ def main() -> None:
     report.print()
 
 
-def write_samples(path: Path) -> Any:
-    """The same samples into a store and, end to end, into a file; returns the members of the split."""
-    ids, checksums = [], []
-    with Store.open(f'{{"kind": "lmdb", "path": "{path}"}}') as store, (path / "samples").open("wb") as file:
-        for first in range(0, SAMPLES, BATCH_SIZE):
-            numbers = range(first, min(first + BATCH_SIZE, SAMPLES))
-            contents = [random.Random(number).randbytes(SAMPLE_BYTES) for number in numbers]
-            new = [random.Random(f"id/{number}").randbytes(16) for number in numbers]
-            store.write("samples", DATASET, [(i, [("image", c)]) for i, c in zip(new, contents, strict=True)])
-            file.write(b"".join(contents))
-            ids += new
-            checksums += [xxh3_64(content) for content in contents]
-    sizes = np.full(SAMPLES, SAMPLE_BYTES, "<u8")
-    joined = b"".join(ids)
-    return [(joined, [(joined, sizes.tobytes(), np.array(checksums, "<u8").tobytes())])]
-
-
-def engine_over(store: Store, members: Any) -> Engine:
-    return Engine(
-        store,
-        dataset_id=DATASET,
-        fields=["image"],
-        parts=members,
-        batch_size=BATCH_SIZE,
-        shuffle=True,
-        seed=1,
-        rank=0,
-        world_size=1,
-        last_batch="drop",
-        in_order=False,
-        window_bytes=None,
-        prefetch_bytes=PREFETCH_BYTES,
-    )
+def write_samples(store: Store, file: Path) -> None:
+    """The same samples into a store and, end to end, into a file."""
+    DATASET.write(store)
+    with file.open("wb") as target:
+        target.writelines(DATASET.content(number) for number in range(SAMPLES))
 
 
 def read_plainly(file: Path, *, seed: int) -> float:
@@ -109,11 +82,7 @@ def read_through(engine: Engine, epochs: Any) -> tuple[float, float]:
     total = 0
     cpu, started = time.process_time(), time.perf_counter()
     for _ in range(EPOCHS):
-        engine.start_epoch(next(epochs))
-        while (batch := engine.next_batch()) is not None:
-            view = np.frombuffer(memoryview(batch.field("image")[0]), "u1")
-            total += view.nbytes
-            engine.ack(batch.seq)
+        total += read_epoch(engine, next(epochs))
     seconds = time.perf_counter() - started
     return total / seconds, (time.process_time() - cpu) / total * 1e9
 

@@ -4,7 +4,6 @@ Cost: CPU seconds of the process for each GB, against a bare copy loop (read, wr
 the same two ends in the same run, interleaved. Capacity: 300 MB/s at a 150 ms round trip is a window of 45 MB.
 """
 
-import os
 import socket
 import sys
 import time
@@ -127,14 +126,9 @@ def download(address: tuple[str, int], length: int) -> float:
 
 
 def cpu_seconds(process: Process, work: Callable[[], object]) -> float:
-    before = _cpu_of(process.pid)
+    before = process.cpu_seconds
     work()
-    return _cpu_of(process.pid) - before
-
-
-def _cpu_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return process.cpu_seconds - before
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """A Cassandra for benchmarks: full JIT, loaded once, and warm before anything is measured."""
 
 import json
-import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from harness.bench_dataset import BenchDataset, read_epoch
 from harness.bench_scale import IS_QUICK
@@ -48,13 +46,7 @@ class BenchCluster:
         sys.stderr.write(f"bench: the server is not warm, CPU seconds a window: {[round(cost, 2) for cost in costs]}\n")
 
     def server_cpu_seconds(self) -> float:
-        return sum(cpu_seconds(node.process.pid) for node in self.cassandra.nodes)
+        return sum(node.process.cpu_seconds for node in self.cassandra.nodes)
 
     def close(self) -> None:
         self.cassandra.close()
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has used of the CPU so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -91,6 +91,14 @@ class Process:
         self.exit_code = self._popen.poll()
         return self.exit_code is None
 
+    @property
+    def cpu_seconds(self) -> float:
+        """What it has used of the CPU so far."""
+        fields = _stat_fields(self.pid)
+        if fields is None:
+            raise HarnessError(f"{self.name} is gone, its CPU time with it")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def freeze(self) -> None:
         self.signal(signal.SIGSTOP)
 

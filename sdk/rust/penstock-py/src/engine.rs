@@ -206,10 +206,10 @@ impl PyEngine {
             dict.set_item(name, value)?;
         }
         let store = self.engine.store_counters();
-        for name in ["escalations", "hedges", "hedge_wins", "silences"] {
-            let value = store.named().into_iter().find(|(known, _)| *known == name);
-            dict.set_item(name, value.map_or(0, |(_, value)| value))?;
-        }
+        dict.set_item("escalations", store.escalations)?;
+        dict.set_item("hedges", store.hedges)?;
+        dict.set_item("hedge_wins", store.hedge_wins)?;
+        dict.set_item("silences", store.silences)?;
         let lanes = self.engine.lanes();
         dict.set_item("lanes", lanes.len())?;
         dict.set_item("lane_stats", lane_list(py, &lanes)?)?;
