@@ -131,7 +131,7 @@ fn tls_config(ca_pem: &str) -> Result<Arc<ClientConfig>, OpenError> {
     if roots.is_empty() {
         return Err(refuse("it holds no certificate in PEM form".to_owned()));
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| refuse(error.to_string()))?
