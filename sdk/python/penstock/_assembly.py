@@ -58,6 +58,11 @@ class Assembler:
         self._on_error = on_error
         self._failures = failures
 
+    @property
+    def takes_lists(self) -> bool:
+        """Whether every field is decoded: then nobody needs the samples end to end in memory of their own."""
+        return all(self._kind(field) is not FieldKind.BYTES for field in self._fields)
+
     def assemble(self, native: "_native.Batch") -> Assembled:
         """The batch of the user; fields that are not decoded are views into the arena."""
         # bytes of the core are read-only and small; tensors must be writable.
@@ -68,10 +73,9 @@ class Assembler:
         started = time.perf_counter()
         values: dict[str, list[Any]] = {}
         for field in self._fields:
-            arena, offsets_bytes = native.field(field.name)
-            offsets = np.frombuffer(offsets_bytes, np.dtype("<u8"))
-            byte_count += int(offsets[-1] - offsets[0])
-            values[field.name] = self._decoder.decode(field.name, self._kind(field), _views(arena, offsets), ids)
+            views = self._views(native, field.name)
+            byte_count += sum(len(view) for view in views)
+            values[field.name] = self._decoder.decode(field.name, self._kind(field), views, ids)
         if (rows := self._rows_to_take(values, ids, native.epoch)) is not None:
             values = {name: [column[row] for row in rows] for name, column in values.items()}
             # A row that stands in for another is a repeat.
@@ -86,6 +90,14 @@ class Assembler:
             batch[column.name] = gathered if isinstance(gathered, list) else self._convert(gathered)
         batch["valid"] = self._convert(valid)
         return Assembled(batch, native.seq, int(valid.sum()), byte_count, decode_seconds)
+
+    def _views(self, native: "_native.Batch", name: str) -> list[npt.NDArray[np.uint8]]:
+        if self.takes_lists:
+            return [_view(sample) for sample in native.samples(name)]
+        arena, offsets = native.field(name)
+        whole = _view(arena)
+        bounds = np.frombuffer(offsets, np.dtype("<u8")).tolist()
+        return [whole[start:end] for start, end in pairwise(bounds)]
 
     def close(self) -> None:
         """Let the decoding threads go."""
@@ -122,10 +134,8 @@ class Assembler:
         return [self._convert(value) for value in shown] if isinstance(shown, list) else self._convert(shown)
 
 
-def _views(arena: Any, offsets: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.uint8]]:
-    whole = np.frombuffer(arena, np.uint8) if len(arena) else np.empty(0, np.uint8)
-    bounds = offsets.tolist()
-    return [whole[start:end] for start, end in pairwise(bounds)]
+def _view(buffer: Any) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(buffer, np.uint8) if len(buffer) else np.empty(0, np.uint8)
 
 
 def _converter(output: str) -> Callable[[Array], Any]:

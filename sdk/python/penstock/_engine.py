@@ -41,6 +41,8 @@ class EngineOptions:
     # None lets the engine find out.
     window_bytes: int | None
     store_wait_seconds: float
+    # "arena" or "list"
+    form: str
     split_digest: str
 
 

@@ -218,6 +218,7 @@ class Engine:
         max_failed_share: float = 0.01,
         store_wait_seconds: float = 60.0,
         prefetch_next_epoch: bool = True,
+        form: str = "arena",
         split_digest: str = "",
     ) -> Self: ...
     @property
@@ -244,7 +245,7 @@ class Engine:
 
 @final
 class Batch:
-    """One step of a rank: ids, positions and flags of its samples, and an arena for each field."""
+    """One step of a rank: ids, positions and flags of its samples, and for each field an arena or a list."""
 
     @property
     def seq(self) -> int: ...
@@ -261,7 +262,20 @@ class Batch:
     @property
     def valid(self) -> bytes: ...
     def __len__(self) -> int: ...
-    def field(self, name: str) -> tuple[Arena, bytes]: ...
+    def field(self, name: str) -> tuple[Arena, bytes]:
+        """The arena of a field, and where its samples start in it: little-endian u64, one more than samples."""
+    def samples(self, name: str) -> list[SampleBytes]:
+        """The samples of a field, each for itself; of engines made with `form="list"`."""
+
+@final
+class SampleBytes:
+    """The bytes of one field of one sample as they came from the store: a read-only buffer, without a copy.
+
+    Several samples may share one piece of memory, which is given back when the last of them is gone.
+    """
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Arena:

@@ -121,5 +121,6 @@ class LoaderResources:
             prefetch_bytes=arguments.prefetch_bytes or share,
             window_bytes=arguments.window_bytes,
             store_wait_seconds=arguments.store_wait_seconds,
+            form="list" if self._assembler.takes_lists else "arena",
             split_digest=self.subset.digest,
         )

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use penstock_core::engine::{Batch, FieldBlock};
-use pyo3::exceptions::PyKeyError;
+use penstock_core::engine::{Batch, Content};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::arena::PyArena;
+use crate::sample::PySampleBytes;
 
-/// One step of a rank: ids, positions and flags of its samples, and an arena for each field.
+/// One step of a rank: ids, positions and flags of its samples, and for each field an arena or a list.
 #[pyclass(name = "Batch", module = "penstock._native", frozen, weakref)]
 #[derive(Debug)]
 pub struct PyBatch {
@@ -21,17 +22,15 @@ impl PyBatch {
         Self { batch }
     }
 
-    fn find(&self, name: &str) -> PyResult<&FieldBlock> {
+    fn content(&self, name: &str) -> PyResult<&Content> {
         let fields = &self.batch.fields;
-        fields
-            .iter()
-            .find(|field| &*field.name == name)
-            .ok_or_else(|| {
-                let names: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
-                PyKeyError::new_err(format!(
-                    "this batch has no field {name:?}; its fields are {names:?}"
-                ))
-            })
+        let found = fields.iter().find(|field| &*field.name == name);
+        found.map(|field| &field.content).ok_or_else(|| {
+            let names: Vec<&str> = fields.iter().map(|field| &*field.name).collect();
+            PyKeyError::new_err(format!(
+                "this batch has no field {name:?}; its fields are {names:?}"
+            ))
+        })
     }
 }
 
@@ -85,9 +84,26 @@ impl PyBatch {
 
     /// The arena of a field, and where its samples start in it: little-endian u64, one more than samples.
     fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<(PyArena, Bound<'py, PyBytes>)> {
-        let field = self.find(name)?;
-        let arena = PyArena::new(Arc::clone(&field.block));
-        Ok((arena, words(py, &field.offsets)?))
+        let Content::Arena { block, offsets } = self.content(name)? else {
+            return Err(PyTypeError::new_err(
+                "this engine gives lists (form='list'): use samples() instead of field()",
+            ));
+        };
+        Ok((PyArena::new(Arc::clone(block)), words(py, offsets)?))
+    }
+
+    /// The samples of a field, each for itself; of engines that give lists.
+    fn samples<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let Content::List(samples) = self.content(name)? else {
+            return Err(PyTypeError::new_err(
+                "this engine gives arenas (form='arena'): use field() instead of samples()",
+            ));
+        };
+        let samples = samples
+            .iter()
+            .map(|bytes| PySampleBytes::new(bytes.clone()));
+        let samples: PyResult<Vec<_>> = samples.map(|sample| Bound::new(py, sample)).collect();
+        PyList::new(py, samples?)
     }
 
     fn __repr__(&self) -> String {

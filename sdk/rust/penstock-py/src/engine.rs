@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use penstock_core::engine::{Engine, EngineConfig, EngineError, NextError, OnError, SampleError};
+use penstock_core::engine::{
+    BatchForm, Engine, EngineConfig, EngineError, NextError, OnError, SampleError,
+};
 use penstock_core::errors::StoreError;
 use penstock_core::lanes::LaneStats;
 use penstock_core::members::{FieldColumns, Members, Part};
@@ -41,7 +43,7 @@ impl PyEngine {
     #[pyo3(signature = (
         store, *, dataset_id, fields, parts, batch_size, shuffle, seed, rank, world_size, last_batch, in_order,
         window_bytes, prefetch_bytes, on_error = "raise", max_displacement = 8, max_failed_share = 0.01,
-        store_wait_seconds = 60.0, prefetch_next_epoch = true, split_digest = "",
+        store_wait_seconds = 60.0, prefetch_next_epoch = true, form = "arena", split_digest = "",
     ))]
     #[allow(
         clippy::too_many_arguments,
@@ -68,6 +70,7 @@ impl PyEngine {
         max_failed_share: f64,
         store_wait_seconds: f64,
         prefetch_next_epoch: bool,
+        form: &str,
         split_digest: &str,
     ) -> PyResult<Self> {
         let rank = Rank::new(whole("rank", &rank)?, whole("world_size", &world_size)?)
@@ -109,6 +112,7 @@ impl PyEngine {
             ))
         })?;
         config.is_next_epoch_prefetched = prefetch_next_epoch;
+        config.form = choice("form", form, BatchForm::parse, "arena or list")?;
         config.split_digest = Arc::from(split_digest);
         let store = store.shared()?;
         let engine = py

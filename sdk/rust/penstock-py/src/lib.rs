@@ -10,6 +10,7 @@ mod digest;
 mod engine;
 mod errors;
 mod order;
+mod sample;
 mod store;
 mod waiting;
 
@@ -32,6 +33,8 @@ mod _native {
     use super::engine::PyEngine;
     #[pymodule_export]
     use super::order::PyOrder;
+    #[pymodule_export]
+    use super::sample::PySampleBytes;
     #[pymodule_export]
     use super::store::PyStore;
 

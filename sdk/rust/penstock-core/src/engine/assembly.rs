@@ -1,11 +1,16 @@
-//! Making a batch of its samples: one copy into the arena, on a thread that neither reads nor runs Python.
+//! Making a batch of its samples, on a thread that neither talks to a network nor runs Python: one copy into the
+//! arena, or none when the batch is a list; what lies in a store on this machine is read straight into its place.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::batch::{Batch, FieldBlock};
-use super::reads::Outcome;
-use crate::arena::Pool;
+use bytes::Bytes;
+
+use super::batch::{Batch, BatchField, Content};
+use super::config::BatchForm;
+use super::reads::{Outcome, Payload, Reader};
+use super::run::Cut;
+use crate::arena::{BlockMut, Pool};
 use crate::id::Id;
 use crate::stats::Stats;
 use crate::store::FieldData;
@@ -15,19 +20,21 @@ use crate::store::FieldData;
 pub(super) struct Donor {
     pub sample_id: Id,
     pub position: u64,
-    pub fields: Vec<FieldData>,
+    pub payload: Arc<Payload>,
 }
 
 /// A batch to be made.
 #[derive(Debug)]
 pub(super) struct Assembly {
-    pub generation: u64,
     pub epoch: u64,
-    pub step: u64,
+    pub cut: Cut,
     pub names: Arc<[Arc<str>]>,
-    pub outcomes: Vec<Outcome>,
     /// Given when failures are replaced instead of left out.
     pub donor: Option<Donor>,
+    /// Whether a sample of this batch will be needed as donor of later ones.
+    pub leaves_donor: bool,
+    pub form: BatchForm,
+    pub reader: Arc<Reader>,
     pub pool: Pool,
     pub stats: Arc<Stats>,
 }
@@ -35,10 +42,10 @@ pub(super) struct Assembly {
 /// A batch that has been made.
 #[derive(Debug)]
 pub(super) struct Assembled {
-    pub generation: u64,
     pub batch: Batch,
     /// What its samples counted against `prefetch_bytes` before they were copied.
     pub source_bytes: u64,
+    pub donor: Option<Donor>,
 }
 
 /// One row of the batch.
@@ -47,89 +54,172 @@ struct Row<'a> {
     sample_id: Id,
     position: u64,
     is_valid: bool,
-    fields: &'a [FieldData],
+    payload: &'a Payload,
 }
 
+/// The samples of one field end to end, and where each starts.
+type Filled = (BlockMut, Vec<u64>);
+
 impl Assembly {
-    /// What the batch will need in the arena.
-    pub fn arena_bytes(&self) -> u64 {
-        self.rows()
-            .iter()
-            .flat_map(|row| row.fields)
-            .map(|data| data.size_bytes)
-            .sum()
+    /// What the batch will hold.
+    pub fn size_bytes(&self) -> u64 {
+        let rows = self.rows();
+        let sizes = rows.iter().map(|row| {
+            let fields = 0..self.names.len();
+            fields
+                .map(|field| row.payload.size_bytes(field))
+                .sum::<u64>()
+        });
+        sizes.sum()
     }
 
     fn rows(&self) -> Vec<Row<'_>> {
-        self.outcomes
-            .iter()
+        let outcomes = self.cut.outcomes.iter();
+        outcomes
             .filter_map(|outcome| match (&outcome.answer, &self.donor) {
-                (Ok(fields), _) => Some(Row {
+                (Ok(payload), _) => Some(Row {
                     sample_id: outcome.sample_id,
                     position: outcome.slot.position,
                     is_valid: !outcome.slot.is_padding,
-                    fields,
+                    payload,
                 }),
                 (Err(_), Some(donor)) => Some(Row {
                     sample_id: donor.sample_id,
                     position: donor.position,
                     is_valid: false,
-                    fields: &donor.fields,
+                    payload: &donor.payload,
                 }),
                 (Err(_), None) => None,
             })
             .collect()
     }
 
-    pub fn run(self) -> Assembled {
+    /// The batch, or its samples when a store on this machine could not fill it with them.
+    pub fn run(self) -> Result<Assembled, Cut> {
         let started = Instant::now();
         let rows = self.rows();
-        let fields: Vec<FieldBlock> = (0..self.names.len())
-            .map(|field| self.copy_field(field, &rows))
-            .collect();
+        let Some((fields, donor)) = self.fields(&rows) else {
+            drop(rows);
+            return Err(self.cut);
+        };
         let batch = Batch {
             seq: 0,
             epoch: self.epoch,
-            step: self.step,
+            step: self.cut.step,
             ids: rows.iter().flat_map(|r| *r.sample_id.as_bytes()).collect(),
             positions: rows.iter().map(|row| row.position).collect(),
             valid: rows.iter().map(|row| row.is_valid).collect(),
-            done: done_ranges(&self.outcomes),
-            held_bytes: fields.iter().map(|f| f.block.len() as u64).sum(),
+            done: done_ranges(&self.cut.outcomes),
+            held_bytes: fields.iter().map(|field| field.content.size_bytes()).sum(),
             ready_at: Instant::now(),
             fields,
         };
         self.stats.stages.copy.record(started.elapsed());
-        Assembled {
-            generation: self.generation,
+        Ok(Assembled {
             batch,
-            source_bytes: self.outcomes.iter().map(|o| o.cost_bytes).sum(),
-        }
+            source_bytes: self.cut.cost_bytes(),
+            donor,
+        })
     }
 
-    fn copy_field(&self, field: usize, rows: &[Row<'_>]) -> FieldBlock {
-        let mut offsets = Vec::with_capacity(rows.len() + 1);
+    fn fields(&self, rows: &[Row<'_>]) -> Option<(Vec<BatchField>, Option<Donor>)> {
+        let named = |contents: Vec<Content>| {
+            let named = self.names.iter().cloned().zip(contents);
+            named.map(|(name, content)| BatchField { name, content })
+        };
+        if self.form == BatchForm::List
+            && let Some(lists) = self.lists(rows)
+        {
+            return Some((named(lists).collect(), None));
+        }
+        let filled = self.fill(rows)?;
+        let donor = self.donor_from(rows, &filled);
+        let contents = filled.into_iter().map(|(block, offsets)| match self.form {
+            BatchForm::Arena => Content::Arena {
+                block: block.freeze(),
+                offsets,
+            },
+            BatchForm::List => {
+                let bytes = block.into_bytes();
+                let samples = offsets.windows(2).map(|pair| bytes.slice(range(pair)));
+                Content::List(samples.collect())
+            }
+        });
+        Some((named(contents.collect()).collect(), donor))
+    }
+
+    /// The samples as they came; none when some have not come yet.
+    fn lists(&self, rows: &[Row<'_>]) -> Option<Vec<Content>> {
+        let samples = rows.iter().map(|row| match row.payload {
+            Payload::Here(fields) => Some(fields),
+            Payload::Near(_) => None,
+        });
+        let samples: Vec<&Vec<FieldData>> = samples.collect::<Option<_>>()?;
+        let list = |field: usize| samples.iter().map(move |fields| fields[field].to_bytes());
+        let lists = (0..self.names.len()).map(|field| Content::List(list(field).collect()));
+        Some(lists.collect())
+    }
+
+    fn fill(&self, rows: &[Row<'_>]) -> Option<Vec<Filled>> {
+        let mut filled: Vec<Filled> = (0..self.names.len())
+            .map(|field| self.take_block(rows.iter().map(|row| row.payload.size_bytes(field))))
+            .collect();
+        let mut targets: Vec<Vec<&mut [u8]>> = rows.iter().map(|_| Vec::new()).collect();
+        for (block, offsets) in &mut filled {
+            let mut rest = block.as_mut_slice();
+            for (targets, pair) in targets.iter_mut().zip(offsets.windows(2)) {
+                let (target, behind) = rest.split_at_mut(range(pair).len());
+                targets.push(target);
+                rest = behind;
+            }
+        }
+        let mut near = Vec::new();
+        for (row, targets) in rows.iter().zip(targets) {
+            match row.payload {
+                Payload::Near(request) => near.extend(request.near_reads(targets)),
+                Payload::Here(fields) => {
+                    for (data, target) in fields.iter().zip(targets) {
+                        data.copy_to(target);
+                    }
+                }
+            }
+        }
+        let is_whole = near.is_empty() || self.reader.fill(&mut near);
+        is_whole.then_some(filled)
+    }
+
+    fn take_block(&self, sizes: impl Iterator<Item = u64>) -> Filled {
+        let mut offsets = vec![0];
         let mut end = 0;
-        offsets.push(0);
-        for row in rows {
-            end += row.fields[field].size_bytes;
+        for size_bytes in sizes {
+            end += size_bytes;
             offsets.push(end);
         }
-        let mut block = self.pool.take(usize::try_from(end).unwrap_or(usize::MAX));
-        let mut rest = block.as_mut_slice();
-        for row in rows {
-            let data = &row.fields[field];
-            let size = usize::try_from(data.size_bytes).unwrap_or(usize::MAX);
-            let (target, behind) = rest.split_at_mut(size);
-            data.copy_to(target);
-            rest = behind;
-        }
-        FieldBlock {
-            name: self.names[field].clone(),
-            block: block.freeze(),
-            offsets,
-        }
+        let block = self.pool.take(usize::try_from(end).unwrap_or(usize::MAX));
+        (block, offsets)
     }
+
+    /// The first sample that was read here: the driver has not seen its bytes.
+    fn donor_from(&self, rows: &[Row<'_>], filled: &[Filled]) -> Option<Donor> {
+        let first = rows.first().filter(|_| self.leaves_donor)?;
+        let Payload::Near(request) = first.payload else {
+            return None;
+        };
+        let copies = filled.iter().enumerate().map(|(field, (block, offsets))| {
+            let bytes = &block.as_ref()[range(&offsets[..2])];
+            request.field_data(field, &self.names[field], Bytes::copy_from_slice(bytes))
+        });
+        Some(Donor {
+            sample_id: first.sample_id,
+            position: first.position,
+            payload: Arc::new(Payload::Here(copies.collect())),
+        })
+    }
+}
+
+fn range(pair: &[u64]) -> std::ops::Range<usize> {
+    let [start, end] = [pair[0], pair[1]].map(|place| usize::try_from(place).unwrap_or(usize::MAX));
+    start..end
 }
 
 /// The slots that a batch uses up as ranges; repeats that only pad use up none.

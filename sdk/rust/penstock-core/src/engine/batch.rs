@@ -3,15 +3,37 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use crate::arena::Block;
 
-/// One field of a batch: all samples end to end.
+/// One field of a batch.
 #[derive(Debug, Clone)]
-pub struct FieldBlock {
+pub struct BatchField {
     pub name: Arc<str>,
-    pub block: Arc<Block>,
-    /// Where each sample starts, and one past the last byte.
-    pub offsets: Vec<u64>,
+    pub content: Content,
+}
+
+/// The samples of one field.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// End to end, in memory that the consumer may write.
+    Arena {
+        block: Arc<Block>,
+        /// Where each sample starts, and one past the last byte.
+        offsets: Vec<u64>,
+    },
+    /// Each for itself, as it came from the store.
+    List(Vec<Bytes>),
+}
+
+impl Content {
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Arena { block, .. } => block.len() as u64,
+            Self::List(samples) => samples.iter().map(|sample| sample.len() as u64).sum(),
+        }
+    }
 }
 
 /// One step of a rank.
@@ -28,7 +50,7 @@ pub struct Batch {
     pub positions: Vec<u64>,
     /// False for padding and replacements.
     pub valid: Vec<bool>,
-    pub fields: Vec<FieldBlock>,
+    pub fields: Vec<BatchField>,
     /// Slots of this rank that the batch uses up, padding left out, failures included.
     pub(super) done: Vec<(u64, u64)>,
     /// What the batch counts against `prefetch_bytes` until it is taken.
@@ -47,9 +69,7 @@ impl Batch {
 
     /// Bytes of all fields together.
     pub fn size_bytes(&self) -> u64 {
-        self.fields
-            .iter()
-            .map(|field| field.block.len() as u64)
-            .sum()
+        let contents = self.fields.iter().map(|field| &field.content);
+        contents.map(Content::size_bytes).sum()
     }
 }

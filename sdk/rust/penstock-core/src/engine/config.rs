@@ -15,7 +15,9 @@ pub const FREE_FAILURES: u64 = 8;
 /// Members looked at to expect the size of a batch before the first one.
 const EXPECTATION_SAMPLES: u64 = 64;
 
-/// Batches held of a store that needs no read-ahead: in hand-over, in copies, and what they are made of.
+/// Held of a store on this machine, in bytes or in batches: in hand-over, in copies, and next. It hides the slowest
+/// disk behind a training step; more would only fall out of the CPU's caches before it is needed.
+const NEAR_BYTES: u64 = 32 << 20;
 const NEAR_BATCHES: u64 = 6;
 
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
@@ -40,6 +42,25 @@ impl OnError {
     }
 }
 
+/// How the samples of a batch lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchForm {
+    /// Each field end to end, in memory that the consumer may write.
+    Arena,
+    /// Each sample for itself as it came, which saves the copy.
+    List,
+}
+
+impl BatchForm {
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "arena" => Some(Self::Arena),
+            "list" => Some(Self::List),
+            _ => None,
+        }
+    }
+}
+
 /// Everything that stays the same over the life of an engine.
 #[derive(Debug)]
 pub struct EngineConfig {
@@ -50,6 +71,7 @@ pub struct EngineConfig {
     pub seed: u64,
     pub rank: Rank,
     pub last_batch: LastBatch,
+    pub form: BatchForm,
     pub is_in_order: bool,
     /// How many batches late a sample may come; without meaning when `is_in_order`.
     pub max_displacement: u64,
@@ -79,6 +101,7 @@ impl EngineConfig {
             seed: 0,
             rank,
             last_batch: LastBatch::Partial,
+            form: BatchForm::Arena,
             is_in_order: false,
             max_displacement: 8,
             window_bytes: None,
@@ -144,17 +167,15 @@ impl EngineConfig {
         bytes / looked_at * self.batch_size.min(count)
     }
 
-    /// What lies near is not worth holding long before it is needed: it only falls out of the CPU's caches.
-    pub(super) fn limit_read_ahead(&mut self, enough_bytes: Option<u64>) {
-        if let Some(enough) = enough_bytes {
-            let batches = self.expected_batch_bytes().saturating_mul(NEAR_BATCHES);
-            self.prefetch_bytes = self.prefetch_bytes.min(enough.max(batches));
-        }
+    pub(super) fn limit_to_near(&mut self) {
+        let batches = self.expected_batch_bytes().saturating_mul(NEAR_BATCHES);
+        self.prefetch_bytes = self.prefetch_bytes.min(batches.max(NEAR_BYTES));
     }
 
-    /// Returned blocks that are kept for the next batches: a share of the budget, or a few batches.
+    /// Returned blocks that are kept for the next batches: a share of the budget, or a few batches with the room that
+    /// a block may have to spare.
     pub(super) fn idle_blocks_bytes(&self) -> usize {
-        let batches = self.expected_batch_bytes().saturating_mul(2);
+        let batches = self.expected_batch_bytes().saturating_mul(4);
         let bytes = (self.prefetch_bytes / 4).max(batches);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }

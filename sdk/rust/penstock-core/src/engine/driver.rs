@@ -12,13 +12,13 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 
 use super::assembly::{Assembled, Assembly, Donor};
 use super::config::{EngineConfig, FREE_FAILURES, OnError};
 use super::exchange::Exchange;
 use super::failures::Failures;
-use super::reads::{Outcome, ReadDone, Reader, Requests};
+use super::reads::{Outcome, Payload, ReadDone, Reader, Requests};
 use super::run::{Cut, Run};
 use super::window::Window;
 use super::{EngineError, panic_message};
@@ -73,7 +73,7 @@ pub(super) struct Driver {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     reads: FuturesUnordered<BoxFuture<'static, ReadDone>>,
-    copies: FuturesUnordered<JoinHandle<Assembled>>,
+    copies: FuturesUnordered<BoxFuture<'static, Copy>>,
     requests: Requests,
     /// The epoch that the consumer is in, and the next one while it is read ahead.
     runs: VecDeque<Run>,
@@ -94,9 +94,18 @@ impl Work {
     }
 }
 
+/// What came of a batch that was to be made.
+struct Copy {
+    generation: u64,
+    /// What was set aside for the batch.
+    size_bytes: u64,
+    /// The samples come back, all read, when the batch could not be made without a decision about some of them.
+    result: Result<Result<Box<Assembled>, Cut>, JoinError>,
+}
+
 enum Event {
     Read(Box<ReadDone>),
-    Copied(Result<Box<Assembled>, JoinError>),
+    Copied(Copy),
     Command(Command),
     Tick,
 }
@@ -113,14 +122,16 @@ impl Driver {
             self.show();
             let event = tokio::select! {
                 Some(done) = self.work.reads.next() => Event::Read(Box::new(done)),
-                Some(copied) = self.work.copies.next() => Event::Copied(copied.map(Box::new)),
+                Some(copy) = self.work.copies.next() => Event::Copied(copy),
                 command = self.commands.recv() => Event::Command(command.unwrap_or(Command::Close)),
                 _ = ticks.tick() => Event::Tick,
             };
             match event {
                 Event::Read(done) => self.on_reads(*done),
-                Event::Copied(Ok(assembled)) => self.on_copied(*assembled),
-                Event::Copied(Err(error)) => return self.on_panic(error),
+                Event::Copied(copy) => match copy.result {
+                    Ok(result) => self.on_copied(copy.generation, copy.size_bytes, result),
+                    Err(error) => return self.on_panic(error),
+                },
                 Event::Command(Command::Close) => break,
                 Event::Command(command) => self.on_command(command),
                 Event::Tick => self.tick(),
@@ -156,26 +167,31 @@ impl Driver {
             };
             let size_bytes = self.config.members.size_bytes(slot.position);
             let cost_bytes = size_bytes + SLOT_COST_BYTES;
-            if !self.has_room(index, cost_bytes) || !self.window.admits(size_bytes.max(1)) {
+            let is_in_place = self.names.is_empty() || self.reader.store.near().is_some();
+            let may_ask = is_in_place || self.window.admits(size_bytes.max(1));
+            if !may_ask || !self.has_room(index, cost_bytes) {
                 return;
             }
             let generation = self.work.runs[index].generation;
             self.work.runs[index].advance();
             self.work.held_bytes += cost_bytes;
+            let members = &self.config.members;
             if self.names.is_empty() {
-                let outcome = Outcome {
-                    slot,
-                    sample_id: self.config.members.id(slot.position),
-                    cost_bytes,
-                    answer: Ok(Vec::new()),
-                };
+                let sample_id = members.id(slot.position);
+                let nothing = Payload::Here(Vec::new());
+                let outcome = Outcome::of(slot, sample_id, cost_bytes, nothing);
                 self.work.runs[index].answered(outcome);
                 continue;
             }
-            let request =
-                self.work
-                    .requests
-                    .sample(&self.config.members, slot, generation, cost_bytes);
+            let requests = &mut self.work.requests;
+            let request = requests.sample(members, slot, generation, cost_bytes);
+            if is_in_place {
+                let sample_id = request.sample_id;
+                let payload = Payload::Near(Box::new(request));
+                let outcome = Outcome::of(slot, sample_id, cost_bytes, payload);
+                self.work.runs[index].answered(outcome);
+                continue;
+            }
             self.window.requested(now, request.window_bytes);
             let read = Arc::clone(&self.reader).read(request);
             self.work.reads.push(read.boxed());
@@ -247,35 +263,48 @@ impl Driver {
         let donor = match self.settle(index, &cut) {
             Ok(donor) => donor,
             Err(error) => {
-                let cost: u64 = cut.outcomes.iter().map(|o| o.cost_bytes).sum();
-                self.work.held_bytes -= cost;
+                self.work.held_bytes -= cut.cost_bytes();
                 self.work.runs[index].error = Some((cut.step, error));
                 return;
             }
         };
         let run = &self.work.runs[index];
+        let generation = run.generation;
         let assembly = Assembly {
-            generation: run.generation,
             epoch: run.epoch,
-            step: cut.step,
+            cut,
             names: Arc::clone(&self.names),
-            outcomes: cut.outcomes,
             donor,
+            leaves_donor: self.config.on_error == OnError::Replace,
+            form: self.config.form,
+            reader: Arc::clone(&self.reader),
             pool: self.pool.clone(),
             stats: Arc::clone(&self.stats),
         };
-        let arena_bytes = assembly.arena_bytes();
-        self.work.held_bytes += arena_bytes;
-        self.work.largest_batch_bytes = self.work.largest_batch_bytes.max(arena_bytes);
-        let copy = tokio::task::spawn_blocking(move || assembly.run());
-        self.work.copies.push(copy);
+        let size_bytes = assembly.size_bytes();
+        self.work.held_bytes += size_bytes;
+        self.work.largest_batch_bytes = self.work.largest_batch_bytes.max(size_bytes);
+        let reader = Arc::clone(&self.reader);
+        let copy = async move {
+            let result = match tokio::task::spawn_blocking(move || assembly.run()).await {
+                Ok(Err(cut)) => Ok(Err(reader.read_again(cut).await)),
+                Ok(Ok(assembled)) => Ok(Ok(Box::new(assembled))),
+                Err(error) => Err(error),
+            };
+            Copy {
+                generation,
+                size_bytes,
+                result,
+            }
+        };
+        self.work.copies.push(copy.boxed());
     }
 
     /// Decides what the failures of a batch mean: an error, or a stand-in, or nothing.
     fn settle(&mut self, index: usize, cut: &Cut) -> Result<Option<Donor>, EngineError> {
         let replaces = self.config.on_error == OnError::Replace;
-        if replaces && let Some(outcome) = cut.outcomes.iter().find(|o| o.answer.is_ok()) {
-            self.work.donor = donor_of(outcome);
+        if replaces && let Some(donor) = cut.outcomes.iter().find_map(donor_of) {
+            self.work.donor = Some(donor);
         }
         let errors: Vec<_> = cut
             .outcomes
@@ -355,14 +384,24 @@ impl Driver {
         }
     }
 
-    fn on_copied(&mut self, assembled: Assembled) {
-        self.work.held_bytes -= assembled.source_bytes;
-        let of_generation = |run: &&mut Run| run.generation == assembled.generation;
-        match self.work.runs.iter_mut().find(of_generation) {
-            Some(run) => {
-                run.ready.insert(assembled.batch.step, assembled.batch);
+    fn on_copied(&mut self, generation: u64, size_bytes: u64, result: Result<Box<Assembled>, Cut>) {
+        let of_generation = |run: &Run| run.generation == generation;
+        let index = self.work.runs.iter().position(of_generation);
+        match (result, index) {
+            (Ok(assembled), Some(index)) => {
+                self.work.held_bytes -= assembled.source_bytes;
+                self.work.donor = assembled.donor.or(self.work.donor.take());
+                let batch = assembled.batch;
+                self.work.runs[index].ready.insert(batch.step, batch);
             }
-            None => self.work.held_bytes -= assembled.batch.held_bytes,
+            (Ok(assembled), None) => {
+                self.work.held_bytes -= assembled.source_bytes + size_bytes;
+            }
+            (Err(cut), Some(index)) => {
+                self.work.held_bytes -= size_bytes;
+                self.assemble(index, cut);
+            }
+            (Err(cut), None) => self.work.held_bytes -= cut.cost_bytes() + size_bytes,
         }
     }
 
@@ -439,11 +478,13 @@ impl Driver {
 }
 
 fn donor_of(outcome: &Outcome) -> Option<Donor> {
-    let fields = outcome.answer.as_ref().ok()?.clone();
+    let Ok(Payload::Here(fields)) = &outcome.answer else {
+        return None;
+    };
     Some(Donor {
         sample_id: outcome.sample_id,
         position: outcome.slot.position,
-        fields,
+        payload: Arc::new(Payload::Here(fields.clone())),
     })
 }
 

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-pub use batch::{Batch, FieldBlock};
-pub use config::{EngineConfig, OnError};
+pub use batch::{Batch, BatchField, Content};
+pub use config::{BatchForm, EngineConfig, OnError};
 use driver::{Command, Driver, Work};
 use exchange::{Exchange, Taken};
 pub use failures::Failure;
@@ -156,7 +156,9 @@ impl Engine {
     /// Checks the configuration and starts the driver; nothing is read before the first epoch.
     pub fn new(store: Arc<dyn Store>, mut config: EngineConfig) -> Result<Self, EngineError> {
         config.check()?;
-        config.limit_read_ahead(store.read_ahead_bytes());
+        if store.near().is_some() {
+            config.limit_to_near();
+        }
         let runtime = process::runtime()?;
         let steps = config.plan(0, Done::default())?.division().steps;
         let config = Arc::new(config);

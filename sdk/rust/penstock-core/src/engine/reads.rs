@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::future::join_all;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::SampleError;
+use super::run::Cut;
 use crate::errors::StoreError;
 use crate::id::Id;
 use crate::members::{Entry, Members};
 use crate::plan::Slot;
 use crate::retry::Random;
 use crate::stats::{Stats, add};
-use crate::store::{Consistency, FieldData, Fields, ReadRequest, Record, Store, Table};
+use crate::store::{
+    Consistency, FieldData, Fields, NearField, NearRead, ReadRequest, Record, Store, Table,
+};
 
 /// Pauses before a store that does not answer is asked again: from the first they double up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -26,8 +30,36 @@ pub(super) struct Outcome {
     pub sample_id: Id,
     /// What the sample counts against `prefetch_bytes`.
     pub cost_bytes: u64,
+    pub answer: Result<Payload, SampleError>,
+}
+
+impl Outcome {
+    pub fn of(slot: Slot, sample_id: Id, cost_bytes: u64, payload: Payload) -> Self {
+        Self {
+            slot,
+            sample_id,
+            cost_bytes,
+            answer: Ok(payload),
+        }
+    }
+}
+
+/// Where the bytes of a sample are.
+#[derive(Debug)]
+pub(super) enum Payload {
     /// The fields in the order of the members.
-    pub answer: Result<Vec<FieldData>, SampleError>,
+    Here(Vec<FieldData>),
+    /// In a store on this machine: whoever makes the batch reads them into it.
+    Near(Box<SampleRequest>),
+}
+
+impl Payload {
+    pub fn size_bytes(&self, field: usize) -> u64 {
+        match self {
+            Self::Here(fields) => fields[field].size_bytes,
+            Self::Near(request) => request.entries[field].size_bytes,
+        }
+    }
 }
 
 /// An answered read, good or bad.
@@ -41,7 +73,7 @@ pub(super) struct ReadDone {
 }
 
 /// One object and the fields wanted of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct ObjectRequest {
     object_id: Id,
     size_bytes: u64,
@@ -49,7 +81,7 @@ struct ObjectRequest {
 }
 
 /// Everything needed to read one sample, without the members: they belong to the consumer's memory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SampleRequest {
     pub generation: u64,
     pub slot: Slot,
@@ -58,6 +90,43 @@ pub(super) struct SampleRequest {
     pub window_bytes: u64,
     entries: Vec<Entry>,
     objects: Vec<ObjectRequest>,
+}
+
+impl SampleRequest {
+    /// A field that has been filled and compared with the members.
+    pub fn field_data(&self, field: usize, name: &Arc<str>, bytes: Bytes) -> FieldData {
+        FieldData {
+            name: Arc::clone(name),
+            size_bytes: bytes.len() as u64,
+            chunks: vec![bytes],
+            xxh3: self.entries[field].xxh3,
+            is_verified: true,
+        }
+    }
+
+    /// Asks a store on this machine for the fields; one target for each.
+    pub fn near_reads<'a>(&self, targets: Vec<&'a mut [u8]>) -> Vec<NearRead<'a>> {
+        let mut targets: Vec<_> = targets.into_iter().map(Some).collect();
+        let mut field = |index: usize, name: &Arc<str>| {
+            Some(NearField {
+                name: Arc::clone(name),
+                xxh3: self.entries[index].xxh3,
+                target: targets[index].take()?,
+            })
+        };
+        let read = |object: &ObjectRequest| NearRead {
+            object_id: object.object_id,
+            fields: object
+                .group
+                .fields
+                .iter()
+                .zip(&*object.group.names)
+                .filter_map(|(index, name)| field(*index, name))
+                .collect(),
+            is_filled: false,
+        };
+        self.objects.iter().map(read).collect()
+    }
 }
 
 /// Fields that lie in one object together: indices into the members' fields, and names.
@@ -146,7 +215,7 @@ pub(super) struct Reader {
 impl Reader {
     pub async fn read(self: Arc<Self>, request: SampleRequest) -> ReadDone {
         let started = Instant::now();
-        let answer = self.fields(&request).await;
+        let answer = self.fields(&request).await.map(Payload::Here);
         let delay = started.elapsed();
         self.stats.stages.request.record(delay);
         ReadDone {
@@ -159,6 +228,34 @@ impl Reader {
             },
             window_bytes: request.window_bytes,
             delay,
+        }
+    }
+
+    /// Fills batches from a store on this machine; whether all of it could be.
+    pub fn fill(&self, reads: &mut [NearRead<'_>]) -> bool {
+        let started = Instant::now();
+        if let Some(near) = self.store.near() {
+            near.fill(self.dataset_id, reads);
+        }
+        self.stats.stages.request.record(started.elapsed());
+        add(&self.stats.counters.requests, reads.len() as u64);
+        reads.iter().all(|read| read.is_filled)
+    }
+
+    /// Reads what a batch could not be filled with the ordinary way, which waits, tries again and says what is wrong.
+    pub async fn read_again(&self, cut: Cut) -> Cut {
+        let outcomes = cut.outcomes.into_iter().map(|outcome| async move {
+            match outcome.answer {
+                Ok(Payload::Near(request)) => Outcome {
+                    answer: self.fields(&request).await.map(Payload::Here),
+                    ..outcome
+                },
+                _ => outcome,
+            }
+        });
+        Cut {
+            step: cut.step,
+            outcomes: join_all(outcomes).await,
         }
     }
 

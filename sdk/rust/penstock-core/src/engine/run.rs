@@ -15,6 +15,13 @@ pub(super) struct Cut {
     pub outcomes: Vec<Outcome>,
 }
 
+impl Cut {
+    /// What its samples count against `prefetch_bytes`.
+    pub fn cost_bytes(&self) -> u64 {
+        self.outcomes.iter().map(|outcome| outcome.cost_bytes).sum()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Run {
     pub generation: u64,
@@ -208,6 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::engine::reads::Payload;
     use crate::id::Id;
     use crate::order::Order;
     use crate::plan::{Done, LastBatch, Rank};
@@ -225,7 +233,7 @@ mod tests {
             slot,
             sample_id: Id::default(),
             cost_bytes: 1,
-            answer: Ok(vec![]),
+            answer: Ok(Payload::Here(vec![])),
         }
     }
 

@@ -128,9 +128,14 @@ impl World {
                     .iter()
                     .position(|name| **name == *field.name)
                     .unwrap();
-                let [from, to] = [0, 1].map(|i| usize::try_from(field.offsets[row + i]).unwrap());
-                let bytes = field.block.to_vec();
-                assert_eq!(bytes[from..to], content(index, *position, self.most));
+                let bytes = match &field.content {
+                    Content::Arena { block, offsets } => {
+                        let place = |row: usize| usize::try_from(offsets[row]).unwrap();
+                        block.to_vec()[place(row)..place(row + 1)].to_vec()
+                    }
+                    Content::List(samples) => samples[row].to_vec(),
+                };
+                assert_eq!(bytes, content(index, *position, self.most));
             }
         }
         let valid = batch.valid.iter().copied();

@@ -7,8 +7,17 @@ use crate::stats::{Histogram, HistogramSnapshot};
 
 /// The smallest delay counts for one to two of these.
 const MEMORY: Duration = Duration::from_secs(1);
+/// How far the delays of equal lanes lie apart.
+const USUAL_DELAYS: f64 = 1.5;
 /// Weight of the last answer in the rate.
 const SMOOTHING: f64 = 0.1;
+/// The same for one that had the lane to itself: those are few, and show best whether a slow lane has recovered.
+const ALONE_SMOOTHING: f64 = 0.5;
+/// What a lane may have on its way before it has shown anything, and afterwards at least.
+const FIRST_BYTES: u64 = 512 << 10;
+const LEAST_STRETCH: Duration = Duration::from_millis(5);
+/// An ordinary answer, for rates that were not measured by one.
+const USUAL_BYTES: u64 = 100_000;
 /// The rate of a lane that has not answered yet: enough to try it, too little to send it everything.
 const FIRST_RATE: f64 = 20e6;
 /// Smaller answers say nothing about a rate.
@@ -38,6 +47,10 @@ struct State {
     /// Smoothed bytes and seconds of transfers; their quotient is the rate.
     transferred: f64,
     transfer_seconds: f64,
+    /// Bytes that came in this stretch of time and in the one before, each as long as an answer takes.
+    came: u64,
+    came_before: u64,
+    came_since: Instant,
     delays: Histogram,
     delays_before: Option<HistogramSnapshot>,
     delays_since: Instant,
@@ -57,6 +70,24 @@ pub struct Reading {
     pub answers: u64,
     pub bytes: u64,
     pub failures: u64,
+}
+
+/// Seconds before an answer begins to come, and seconds until it and all before it have come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outlook {
+    pub delay: f64,
+    pub transfer: f64,
+    /// Whether the lane has lately carried nearly as much as it would have on its way then.
+    pub is_proven: bool,
+}
+
+impl Outlook {
+    /// Seconds until the end. Delays are the smallest of a few seconds, so where lanes always have something to do they
+    /// differ by what queued: up to half above the `least` of all lanes that says nothing about the way.
+    pub fn finish(&self, least_delay: f64) -> f64 {
+        let is_usual = self.delay <= USUAL_DELAYS * least_delay;
+        self.transfer + if is_usual { least_delay } else { self.delay }
+    }
 }
 
 /// An answer as it came in.
@@ -83,6 +114,9 @@ impl Meter {
                 delay_since: now,
                 transferred: 0.0,
                 transfer_seconds: 0.0,
+                came: 0,
+                came_before: 0,
+                came_since: now,
                 delays: Histogram::default(),
                 delays_before: None,
                 delays_since: now,
@@ -95,6 +129,13 @@ impl Meter {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins with the rate that others have shown, until it shows its own.
+    pub fn expect_rate(&self, rate: f64) {
+        let mut state = self.state();
+        state.transferred = as_float(USUAL_BYTES);
+        state.transfer_seconds = as_float(USUAL_BYTES) / rate;
     }
 
     pub fn asked(&self, now: Instant, size_bytes: u64) {
@@ -118,13 +159,19 @@ impl Meter {
         state.answers += 1;
         state.bytes += arrival.bytes;
         state.see_delay(arrival);
+        state.see_delivery(arrival);
         if arrival.bytes < TELLING_BYTES {
             return;
         }
         let transfer = arrival.end_at.saturating_duration_since(arrival.head_at);
         let seconds = transfer.max(LEAST_TRANSFER).as_secs_f64();
         let is_first = state.transfer_seconds == 0.0;
-        let weight = if is_first { 1.0 } else { SMOOTHING };
+        let is_alone = state.outstanding == 0;
+        let weight = match (is_first, is_alone) {
+            (true, _) => 1.0,
+            (false, true) => ALONE_SMOOTHING,
+            (false, false) => SMOOTHING,
+        };
         state.transferred += weight * (as_float(arrival.bytes) - state.transferred);
         state.transfer_seconds += weight * (seconds - state.transfer_seconds);
     }
@@ -157,16 +204,20 @@ impl Meter {
         now.saturating_duration_since(state.waiting_since)
     }
 
-    /// Seconds until an answer of this size would be here, were it asked for now.
-    pub fn expected_finish(&self, now: Instant, size_bytes: u64) -> f64 {
+    /// What an answer of this size would have to expect, were it asked for now.
+    pub fn outlook(&self, now: Instant, size_bytes: u64) -> Outlook {
         let state = self.state();
         let silence = if state.outstanding == 0 {
             Duration::ZERO
         } else {
             now.saturating_duration_since(state.waiting_since)
         };
-        let delay = state.delay().max(silence).as_secs_f64();
-        delay + as_float(state.outstanding_bytes + size_bytes) / state.rate()
+        let outstanding_bytes = state.outstanding_bytes + size_bytes;
+        Outlook {
+            delay: state.delay().max(silence).as_secs_f64(),
+            transfer: as_float(outstanding_bytes) / state.rate(),
+            is_proven: outstanding_bytes <= state.proven_bytes(),
+        }
     }
 
     /// Whether it has had nothing to do for so long that its numbers may be out of date.
@@ -214,6 +265,27 @@ impl State {
         }
     }
 
+    fn see_delivery(&mut self, arrival: &Arrival) {
+        let stretch = arrival.end_at.saturating_duration_since(self.came_since);
+        let whole = arrival.end_at.saturating_duration_since(arrival.asked_at);
+        if stretch >= whole.max(LEAST_STRETCH) {
+            self.came_before = if stretch >= 2 * whole.max(LEAST_STRETCH) {
+                0
+            } else {
+                self.came
+            };
+            self.came = 0;
+            self.came_since = arrival.end_at;
+        }
+        self.came += arrival.bytes;
+    }
+
+    /// What it may have on its way: twice what came during the time that an answer takes, as TCP's slow start does. A
+    /// new lane looks fast as long as nothing queues on it, and would be given too much for seconds.
+    fn proven_bytes(&self) -> u64 {
+        (2 * self.came.max(self.came_before)).max(FIRST_BYTES)
+    }
+
     fn delay(&self) -> Duration {
         self.least_delay.unwrap_or_default()
     }
@@ -255,12 +327,16 @@ mod tests {
         let now = asked_at + 20 * MS;
         let meter = Meter::new(asked_at);
         answer(&meter, asked_at, 10 * MS, 5 * MS);
-        let idle = meter.expected_finish(now, 100_000);
+        let finish = |now| {
+            let outlook = meter.outlook(now, 100_000);
+            outlook.finish(outlook.delay)
+        };
+        let idle = finish(now);
         assert!((idle - 0.015).abs() < 1e-9, "{idle}");
         meter.asked(now, 1_000_000);
-        let busy = meter.expected_finish(now, 100_000);
+        let busy = finish(now);
         assert!((busy - 0.065).abs() < 1e-9, "{busy}");
-        let late = meter.expected_finish(now + 500 * MS, 100_000);
+        let late = finish(now + 500 * MS);
         assert!(late > 0.5, "a silent lane finishes later: {late}");
         meter.failed(1_000_000);
         assert_eq!(meter.reading().outstanding_bytes, 0);

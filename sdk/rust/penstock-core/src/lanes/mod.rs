@@ -19,7 +19,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::time::{sleep, timeout};
 
-pub use meter::{Arrival, Meter, Reading};
+pub use meter::{Arrival, Meter, Outlook, Reading};
 use roster::{Roster, Standing};
 
 /// How often lanes are looked after, and how often a read that waits looks whether its lane still lives.
@@ -110,6 +110,8 @@ struct Chosen<L> {
     lane: Arc<L>,
     number: u64,
     node: SocketAddr,
+    /// Seconds until its answer is to be expected.
+    finish: f64,
     patience: Option<Duration>,
     standing: Arc<Standing>,
 }
@@ -198,7 +200,7 @@ impl<C: Connector> Lanes<C> {
                 return first.result(answer);
             }
             wait = TICK;
-            if let Some(second) = self.second(owners, size_bytes, &first) {
+            if let Some(second) = self.second(owners, size_bytes, &first, started) {
                 return self.race(started, question, (&first, answer), second).await;
             }
             let is_silent = first.standing.is_silent();
@@ -235,12 +237,14 @@ impl<C: Connector> Lanes<C> {
         }
     }
 
-    /// Another lane for a read that has waited longer than others do, or whose lane is not heard any more.
+    /// Another lane for a read that has waited longer than others do, or whose lane is not heard any more. When a new
+    /// read would take as long as this one has waited, all have become slower, and asking twice only adds to it.
     fn second(
         &self,
         owners: &[SocketAddr],
         size_bytes: u64,
         first: &Chosen<C::Lane>,
+        started: Instant,
     ) -> Option<Chosen<C::Lane>> {
         let is_silent = first.standing.is_silent();
         if !is_silent && first.patience.is_none() {
@@ -250,7 +254,7 @@ impl<C: Connector> Lanes<C> {
         let second = roster.choose_other(now(), owners, size_bytes, first.number)?;
         if is_silent {
             self.extra.silences.fetch_add(1, Ordering::Relaxed);
-        } else if roster.spend_hedge() {
+        } else if second.finish < (now() - started).as_secs_f64() && roster.spend_hedge() {
             self.extra.hedges.fetch_add(1, Ordering::Relaxed);
             first.standing.count_hedge();
         } else {

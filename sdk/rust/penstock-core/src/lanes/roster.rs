@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::hedging::{self, Budget};
-use super::{Chosen, Lane, LaneLimits, LaneStats, Meter};
+use super::{Chosen, Lane, LaneLimits, LaneStats, Meter, Outlook};
 
 /// Bytes on their way that one lane is meant for. A connection carries one TCP window a round trip, which is
 /// 4 to 6 MB on an ordinary system; half of it leaves room for uneven lanes.
@@ -198,22 +198,43 @@ impl<L: Lane> Roster<L> {
                 let is_usable = !open.standing.is_silent() && !open.lane.is_broken();
                 is_usable.then_some((slot, open))
             });
-        let finish = |open: &Open<L>| {
+        let seen: Vec<(&Slot<L>, &Open<L>, Outlook)> = usable
+            .map(|(slot, open)| (slot, open, open.meter.outlook(now, size_bytes)))
+            .collect();
+        let delays = seen.iter().map(|(_, _, outlook)| outlook.delay);
+        let least_delay = delays.fold(f64::INFINITY, f64::min);
+        let finish = |open: &Open<L>, outlook: &Outlook| {
             if open.meter.is_forgotten(now, PROBE_AFTER) {
                 return 0.0;
             }
-            open.meter.expected_finish(now, size_bytes)
+            outlook.finish(least_delay)
         };
-        let (_, slot, open) = usable
-            .map(|(slot, open)| (finish(open), slot, open))
-            .min_by(|(one, ..), (two, ..)| one.total_cmp(two))?;
+        let earliest = |is_proven: bool| {
+            let seen = seen.iter().filter(|(_, _, o)| o.is_proven == is_proven);
+            let finishes = seen.map(|(slot, open, outlook)| (finish(open, outlook), slot, open));
+            finishes.min_by(|(one, ..), (two, ..)| one.total_cmp(two))
+        };
+        let (finish, slot, open) = earliest(true).or_else(|| earliest(false))?;
         Some(Chosen {
             lane: Arc::clone(&open.lane),
             number: slot.number,
             node: slot.node,
+            finish,
             patience: open.patience,
             standing: Arc::clone(&open.standing),
         })
+    }
+
+    /// What the lanes of a node have come to, on average.
+    fn usual_rate(&self, node: SocketAddr) -> Option<f64> {
+        let readings = self.open_of(node).map(|open| open.meter.reading());
+        let rates: Vec<f64> = readings
+            .filter(|reading| reading.answers > 0)
+            .map(|reading| reading.rate)
+            .collect();
+        #[allow(clippy::cast_precision_loss)] // a few lanes
+        let count = rates.len() as f64;
+        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / count)
     }
 
     fn open_of(&self, node: SocketAddr) -> impl Iterator<Item = &Open<L>> {
@@ -341,6 +362,9 @@ impl<L: Lane> Roster<L> {
         match opened {
             Ok((lane, meter)) => {
                 *trouble = Trouble::default();
+                if let Some(rate) = self.usual_rate(node) {
+                    meter.expect_rate(rate);
+                }
                 self.slots[place].open = Some(Open {
                     lane: Arc::new(lane),
                     meter,

@@ -19,7 +19,8 @@ use super::lmdb_environment::{
     network_file_system,
 };
 use super::{
-    FieldData, Fields, LmdbConfig, NewObject, ReadRequest, Record, Store, Table, WriteRequest,
+    FieldData, Fields, LmdbConfig, NearField, NearRead, NearStore, NewObject, ReadRequest, Record,
+    Store, Table, WriteRequest,
 };
 use crate::arena::Pool;
 use crate::codec::{self, Header};
@@ -27,8 +28,6 @@ use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
 
 const HEADER_BYTES: usize = 32;
-/// Enough to hide the slowest disk behind a training step; more would only go through memory once more.
-const READ_AHEAD_BYTES: u64 = 32 << 20;
 /// Where in the header the checksum over the key and the header before it stands.
 const KEY_CHECKSUM_AT: usize = 24;
 /// Memory of values kept for the next reads: fresh memory costs more than the copy into it (measured).
@@ -496,18 +495,25 @@ fn number_at(value: &[u8], from: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-fn decode(key: &[u8], name: Arc<str>, value: &Bytes) -> Result<FieldData, String> {
-    if value.len() < HEADER_BYTES {
-        return Err(format!("{} bytes of its header are there", value.len()));
-    }
-    let header = Header {
+fn header_of(value: &[u8]) -> Header {
+    Header {
         layout: value[0].cast_signed(),
         // A value is never cut in LMDB: one chunk, however long.
         chunk_bytes: u32::MAX,
         total_bytes: number_at(value, 8),
         xxh3: number_at(value, 16),
-    };
-    let field = codec::assemble(name, header, vec![(0, value.slice(HEADER_BYTES..))])?;
+    }
+}
+
+fn decode(key: &[u8], name: Arc<str>, value: &Bytes) -> Result<FieldData, String> {
+    if value.len() < HEADER_BYTES {
+        return Err(format!("{} bytes of its header are there", value.len()));
+    }
+    let field = codec::assemble(
+        name,
+        header_of(value),
+        vec![(0, value.slice(HEADER_BYTES..))],
+    )?;
     if !has_own_key(key, value) {
         return Err("the checksum of its header is wrong".to_owned());
     }
@@ -543,6 +549,70 @@ fn portions(objects: &[NewObject]) -> impl Iterator<Item = &[NewObject]> {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+impl NearStore for LmdbStore {
+    fn fill(&self, dataset_id: Id, reads: &mut [NearRead<'_>]) {
+        let shared = &self.shared;
+        if shared.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(Some(environment)) = shared.existing(dataset_id) {
+            // What fails here fails in an ordinary read again, which reports it.
+            let _ = environment.read(|snapshot| {
+                fill_all(snapshot, reads);
+                Ok(())
+            });
+        }
+    }
+}
+
+/// First all that is in memory, while the disk is asked for the rest; then the rest, which the disk fetches side by side.
+fn fill_all(snapshot: &Snapshot<'_>, reads: &mut [NearRead<'_>]) {
+    for is_cached_only in [true, false] {
+        for read in reads.iter_mut().filter(|read| !read.is_filled) {
+            let object_id = read.object_id;
+            read.is_filled = read.fields.iter_mut().all(|field| {
+                let filled = fill_field(snapshot, object_id, field, is_cached_only);
+                filled.unwrap_or(false)
+            });
+        }
+    }
+}
+
+/// Whether the field is in its place, whole and what the members say.
+fn fill_field(
+    snapshot: &Snapshot<'_>,
+    object_id: Id,
+    field: &mut NearField<'_>,
+    is_cached_only: bool,
+) -> lmdb_environment::Result<bool> {
+    let key = key_of(Table::Samples, object_id, &field.name);
+    let cursor = snapshot.seek(&key)?;
+    let value = match cursor.entry()? {
+        Some((found, value)) if found == key => value,
+        _ => return Ok(false),
+    };
+    let mut head = [0; HEADER_BYTES];
+    match value {
+        Value::Inline(bytes) if bytes.len() == HEADER_BYTES + field.target.len() => {
+            let (start, rest) = bytes.split_at(HEADER_BYTES);
+            head.copy_from_slice(start);
+            field.target.copy_from_slice(rest);
+        }
+        Value::Apart { page, len } if len == HEADER_BYTES + field.target.len() => {
+            if !snapshot.read_parts(page, &mut head, field.target, is_cached_only)? {
+                return Ok(false);
+            }
+        }
+        _ => return Ok(false),
+    }
+    let header = header_of(&head);
+    Ok(header.layout == codec::LAYOUT
+        && header.total_bytes == field.target.len() as u64
+        && header.xxh3 == field.xxh3
+        && has_own_key(&key, &head)
+        && xxh3_64(field.target) == field.xxh3)
 }
 
 impl Store for LmdbStore {
@@ -583,8 +653,8 @@ impl Store for LmdbStore {
         })
     }
 
-    fn read_ahead_bytes(&self) -> Option<u64> {
-        Some(READ_AHEAD_BYTES)
+    fn near(&self) -> Option<&dyn NearStore> {
+        Some(self)
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

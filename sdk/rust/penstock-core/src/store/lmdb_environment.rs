@@ -144,11 +144,11 @@ impl Environment {
     }
 
     /// Runs `job` on the latest commit, in a short read transaction: a long one makes the file grow.
-    pub(super) fn read<T>(&self, job: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn read<T>(&self, mut job: impl FnMut(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let mut may_clear_readers = true;
         let mut tries = 0;
         loop {
-            match self.read_once(&job) {
+            match self.read_once(&mut job) {
                 Ok(Some(result)) => return Ok(result),
                 Ok(None) if tries < HEAD_TRIES => {
                     tries += 1;
@@ -170,7 +170,7 @@ impl Environment {
     }
 
     /// `None` when the commit was overtaken before it could be looked at.
-    fn read_once<T>(&self, job: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<Option<T>> {
+    fn read_once<T>(&self, job: impl FnMut(&Snapshot<'_>) -> Result<T>) -> Result<Option<T>> {
         let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let txn = self.env.read_txn()?;
         let snapshot = self.data.snapshot(txn.id() as u64, self.page_bytes)?;

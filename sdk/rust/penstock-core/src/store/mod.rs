@@ -8,6 +8,7 @@ mod cql;
 mod lmdb;
 mod lmdb_environment;
 mod memory;
+mod near;
 mod verification;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ pub use config::{CqlConfig, LmdbConfig, MemoryConfig, Secret, StoreConfig, open}
 pub use cql::CqlStore;
 pub use lmdb::LmdbStore;
 pub use memory::{FaultPlan, MemoryStore};
+pub use near::{NearField, NearRead, NearStore};
 
 /// The two tables of a project: bytes of samples, and Penstock's own objects (manifests, members, thumbnails).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -209,8 +211,8 @@ pub trait Store: Send + Sync + fmt::Debug {
         StoreCounters::default()
     }
 
-    /// Read-ahead beyond which this store gains nothing; none when more can always help, as on a network.
-    fn read_ahead_bytes(&self) -> Option<u64> {
+    /// This store as one that lies on this machine, when it does.
+    fn near(&self) -> Option<&dyn NearStore> {
         None
     }
 

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -159,6 +160,38 @@ impl Snapshot<'_> {
         Ok(Bytes::from(bytes).slice(PAGE_HEADER_BYTES..))
     }
 
+    /// Reads a value that lies apart into `head` and `rest`, which together are as long as it is. With `is_cached_only`
+    /// nothing waits for the disk: what is not in memory is asked for, and `false` says to come again.
+    pub fn read_parts(
+        &self,
+        page: u64,
+        head: &mut [u8],
+        rest: &mut [u8],
+        is_cached_only: bool,
+    ) -> Result<bool> {
+        let len = head.len() + rest.len();
+        let pages = self.check_apart(page, len)?;
+        let place = self.place(page);
+        let mut page_head = [0; PAGE_HEADER_BYTES];
+        let parts = [&mut page_head[..], head, rest];
+        if is_cached_only {
+            if !fill_from_cache(self.file, parts, place) {
+                will_need(self.file, place, PAGE_HEADER_BYTES + len);
+                return Ok(false);
+            }
+        } else {
+            let mut place = place;
+            for part in parts {
+                fill(self.file, part, place)?;
+                place += part.len() as u64;
+            }
+        }
+        if overflow_pages(page, &page_head)? != pages {
+            damage(format!("the value on page {page} has another length"))?;
+        }
+        Ok(true)
+    }
+
     fn fill_apart(&self, page: u64, pages: u64, target: &mut [u8]) -> Result<()> {
         fill(self.file, target, self.place(page))?;
         if overflow_pages(page, target)? != pages {
@@ -284,6 +317,38 @@ fn check_bounds(branches: &[(Page, usize)], leaf: &Page) -> Checked<()> {
         }
     }
     Ok(())
+}
+
+/// Whether all parts could be read, one after the other, from what the system has in memory.
+fn fill_from_cache(file: &File, parts: [&mut [u8]; 3], place: u64) -> bool {
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    let vectors = parts.map(|part| libc::iovec {
+        iov_base: part.as_mut_ptr().cast(),
+        iov_len: part.len(),
+    });
+    let Ok(place) = libc::off_t::try_from(place) else {
+        return false;
+    };
+    // SAFETY: the vectors are slices that are borrowed for writing until the call is over.
+    let count = unsafe {
+        libc::preadv2(
+            file.as_raw_fd(),
+            vectors.as_ptr(),
+            3,
+            place,
+            libc::RWF_NOWAIT,
+        )
+    };
+    usize::try_from(count) == Ok(wanted)
+}
+
+/// Lets the system read ahead, many places at once.
+fn will_need(file: &File, place: u64, len: usize) {
+    let (Ok(place), Ok(len)) = (libc::off_t::try_from(place), libc::off_t::try_from(len)) else {
+        return;
+    };
+    // SAFETY: advice about a range of an open file; it touches no memory of this process.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), place, len, libc::POSIX_FADV_WILLNEED) };
 }
 
 fn fill(file: &File, bytes: &mut [u8], place: u64) -> Result<()> {
