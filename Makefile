@@ -82,6 +82,9 @@ $(UV):
 	$(UV) pip sync -q --python $(TEST_PY) requirements/test.lock
 	touch $@
 
+# A stamp between two others, which make would take away when it ends.
+.PRECIOUS: %/.native
+
 # `uv pip sync` takes out what the lock does not name, so the two packages of our own come after it.
 %/.native: %/.deps $(SDK_SOURCES)
 	@scripts/require.sh rust

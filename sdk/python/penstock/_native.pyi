@@ -11,6 +11,7 @@ __all__ = [
     "Batch",
     "Engine",
     "Order",
+    "SampleBytes",
     "Store",
     "__version__",
     "blake3",

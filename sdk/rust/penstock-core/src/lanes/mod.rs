@@ -58,6 +58,9 @@ pub trait Connector: fmt::Debug + Send + Sync + 'static {
 
     /// Opens a connection and gives it its meter, which knows the delay from then on.
     fn connect(&self, node: SocketAddr) -> Opening<Self::Lane>;
+
+    /// Called now and then, to give back what is not needed any more.
+    fn tidy(&self) {}
 }
 
 /// Why no lane gave an answer.
@@ -163,6 +166,7 @@ impl<C: Connector> Lanes<C> {
 
     /// One round of care; false when the lanes are closed.
     fn look_after(self: &Arc<Self>) -> bool {
+        self.connector.tidy();
         let nodes = self.connector.nodes();
         let openings = {
             let mut roster = self.roster();

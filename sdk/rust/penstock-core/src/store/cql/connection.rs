@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 use uuid::Uuid;
 
 use super::wire::{self, Answer, Ask, Damaged, Execute, Frame, HEADER_BYTES, Head, Page};
+use crate::arena::Pool;
 use crate::lanes::{Arrival, Lane, Meter};
 use crate::store::Secret;
 
@@ -26,6 +27,9 @@ use crate::store::Secret;
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 /// Heads and small answers are received through this; the rest of a large answer goes to its own memory.
 const READ_BYTES: usize = 16 << 10;
+/// After an answer of this size little more than a head is read at once: the next one will be large too.
+const LARGE_BYTES: usize = 2 * READ_BYTES;
+const HEAD_READ_BYTES: usize = 256;
 /// A connection has 32768 stream ids. One with so many reads on their way has lost answers.
 const MAX_STREAMS: usize = 8192;
 /// What small requests count for.
@@ -108,13 +112,21 @@ struct Pending {
 
 impl Connection {
     /// Connects and logs in; the meter begins with the delay that this has shown.
-    pub async fn open(node: SocketAddr, entrance: Entrance) -> Result<(Self, Arc<Meter>), String> {
-        timeout(OPEN_PATIENCE, Self::enter(node, entrance))
+    pub async fn open(
+        node: SocketAddr,
+        entrance: Entrance,
+        pool: Pool,
+    ) -> Result<(Self, Arc<Meter>), String> {
+        timeout(OPEN_PATIENCE, Self::enter(node, entrance, pool))
             .await
             .map_err(|_| format!("no connection within {} s", OPEN_PATIENCE.as_secs()))?
     }
 
-    async fn enter(node: SocketAddr, entrance: Entrance) -> Result<(Self, Arc<Meter>), String> {
+    async fn enter(
+        node: SocketAddr,
+        entrance: Entrance,
+        pool: Pool,
+    ) -> Result<(Self, Arc<Meter>), String> {
         let started = Instant::now();
         let text = |error: io::Error| error.to_string();
         let stream = TcpStream::connect(node).await.map_err(text)?;
@@ -123,6 +135,7 @@ impl Connection {
         let connection = match entrance.tls {
             None => {
                 let (source, sink) = stream.into_split();
+                let source = Incoming::new(source, pool);
                 Self::start(source, sink, Arc::clone(&meter))
             }
             Some(config) => {
@@ -132,6 +145,7 @@ impl Connection {
                     .await
                     .map_err(text)?;
                 let (source, sink) = tokio::io::split(stream);
+                let source = Incoming::new(source, pool);
                 Self::start(source, sink, Arc::clone(&meter))
             }
         };
@@ -140,7 +154,7 @@ impl Connection {
     }
 
     fn start(
-        source: impl AsyncRead + Unpin + Send + 'static,
+        source: Incoming<impl AsyncRead + Unpin + Send + 'static>,
         sink: impl AsyncWrite + Unpin + Send + 'static,
         meter: Arc<Meter>,
     ) -> Self {
@@ -301,11 +315,7 @@ impl Shared {
         }
     }
 
-    async fn receive(self: Arc<Self>, source: impl AsyncRead + Unpin) {
-        let mut source = Source {
-            source,
-            ahead: BytesMut::with_capacity(READ_BYTES),
-        };
+    async fn receive(self: Arc<Self>, mut source: Incoming<impl AsyncRead + Unpin>) {
         loop {
             if let Err(error) = self.receive_one(&mut source).await {
                 return self.break_off(&error.to_string());
@@ -313,7 +323,7 @@ impl Shared {
         }
     }
 
-    async fn receive_one(&self, source: &mut Source<impl AsyncRead + Unpin>) -> io::Result<()> {
+    async fn receive_one(&self, source: &mut Incoming<impl AsyncRead + Unpin>) -> io::Result<()> {
         let invalid = |error: Damaged| io::Error::new(io::ErrorKind::InvalidData, error);
         let head = source.head(&self.meter).await?;
         let head_at = Instant::now();
@@ -376,16 +386,34 @@ impl State {
 }
 
 /// The receiving side of a socket, with what was read beyond the last answer.
-struct Source<R> {
+struct Incoming<R> {
     source: R,
     ahead: BytesMut,
+    pool: Pool,
+    last_body_bytes: usize,
 }
 
-impl<R: AsyncRead + Unpin> Source<R> {
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    fn new(source: R, pool: Pool) -> Self {
+        Self {
+            source,
+            ahead: BytesMut::with_capacity(READ_BYTES),
+            pool,
+            last_body_bytes: 0,
+        }
+    }
+
     async fn head(&mut self, meter: &Meter) -> io::Result<[u8; HEADER_BYTES]> {
+        // What is read of a large body along with its head has to be copied once more.
+        let most = if self.last_body_bytes < LARGE_BYTES {
+            READ_BYTES
+        } else {
+            HEAD_READ_BYTES
+        };
         while self.ahead.len() < HEADER_BYTES {
             self.ahead.reserve(READ_BYTES);
-            if self.source.read_buf(&mut self.ahead).await? == 0 {
+            let mut source = (&mut self.source).take(most as u64);
+            if source.read_buf(&mut self.ahead).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             meter.heard(Instant::now());
@@ -397,17 +425,22 @@ impl<R: AsyncRead + Unpin> Source<R> {
 
     /// Memory of exactly the size of the body: what a caller keeps of it keeps nothing else alive.
     async fn body(&mut self, length: usize, meter: &Meter) -> io::Result<Bytes> {
-        let mut body = Vec::with_capacity(length);
-        let here = length.min(self.ahead.len());
-        body.extend_from_slice(&self.ahead.split_to(here));
-        while body.len() < length {
-            let missing = (length - body.len()) as u64;
-            let read = (&mut self.source).take(missing).read_buf(&mut body).await?;
+        self.last_body_bytes = length;
+        let mut filled = length.min(self.ahead.len());
+        if filled == length {
+            return Ok(Bytes::copy_from_slice(&self.ahead.split_to(length)));
+        }
+        let mut block = self.pool.take(length);
+        let body = block.as_mut_slice();
+        body[..filled].copy_from_slice(&self.ahead.split_to(filled));
+        while filled < length {
+            let read = self.source.read(&mut body[filled..]).await?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            filled += read;
             meter.heard(Instant::now());
         }
-        Ok(Bytes::from(body))
+        Ok(block.into_bytes())
     }
 }

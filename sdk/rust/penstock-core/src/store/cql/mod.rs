@@ -96,7 +96,10 @@ impl CqlStore {
             &config.local_dc,
             opened.entrance,
         ));
-        let lanes = Lanes::start(NodeConnector(Arc::clone(&topology)), lane_limits(&config));
+        let lanes = Lanes::start(
+            NodeConnector::new(Arc::clone(&topology)),
+            lane_limits(&config),
+        );
         let retries = Arc::new(AtomicU64::new(0));
         let escalations = Arc::new(AtomicU64::new(0));
         let open = Open {

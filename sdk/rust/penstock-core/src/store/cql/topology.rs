@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use scylla::client::session::Session;
 use scylla::cluster::{ClusterState, Node};
 
 use super::connection::{Connection, Entrance};
+use crate::arena::Pool;
 use crate::lanes::{Connector, Opening};
 use crate::store::Table;
 
@@ -57,6 +59,10 @@ impl Ring {
     }
 }
 
+/// Memory of answers kept for the next ones, and for how long: fresh memory costs as much as the copy into it.
+const IDLE_BYTES: usize = 64 << 20;
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Follows the driver's view of the cluster and opens data connections to its nodes.
 #[derive(Debug)]
 pub(super) struct Topology {
@@ -92,19 +98,36 @@ impl Topology {
     }
 }
 
-/// Opens lanes to the nodes of the ring.
+/// Opens lanes to the nodes of the ring; they all receive into memory of one pool.
 #[derive(Debug)]
-pub(super) struct NodeConnector(pub Arc<Topology>);
+pub(super) struct NodeConnector {
+    topology: Arc<Topology>,
+    pool: Pool,
+}
+
+impl NodeConnector {
+    pub fn new(topology: Arc<Topology>) -> Self {
+        Self {
+            topology,
+            pool: Pool::new(IDLE_BYTES),
+        }
+    }
+}
 
 impl Connector for NodeConnector {
     type Lane = Connection;
 
     fn nodes(&self) -> Vec<SocketAddr> {
-        self.0.ring().nodes.to_vec()
+        self.topology.ring().nodes.to_vec()
     }
 
     fn connect(&self, node: SocketAddr) -> Opening<Connection> {
-        Box::pin(Connection::open(node, self.0.entrance.clone()))
+        let entrance = self.topology.entrance.clone();
+        Box::pin(Connection::open(node, entrance, self.pool.clone()))
+    }
+
+    fn tidy(&self) {
+        self.pool.trim(IDLE);
     }
 }
 
