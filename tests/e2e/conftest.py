@@ -31,7 +31,7 @@ def deployment(request: pytest.FixtureRequest, services: Services) -> Iterator[D
         postgres: PostgresServer = request.getfixturevalue("postgres")
         redis: RedisServer = request.getfixturevalue("redis_server")
         settings = production_settings(folder, cassandra=cassandra, postgres=postgres, redis=redis)
-    with running(request.param, folder, settings) as deployment:
+    with running(request.param, services.run, folder, settings) as deployment:
         yield deployment
 
 
@@ -39,7 +39,7 @@ def deployment(request: pytest.FixtureRequest, services: Services) -> Iterator[D
 def embedded(services: Services) -> Iterator[Deployment]:
     folder = services.run.folder / "e2e-pictures"
     folder.mkdir(parents=True)
-    with running("embedded", folder, {}) as deployment:
+    with running("embedded", services.run, folder, {}) as deployment:
         yield deployment
 
 

@@ -3,10 +3,10 @@
 import contextlib
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from harness.deployments import Deployment
+from harness.penstock_processes import start_program
 from harness.run import ROOT
 
 AXE = (ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js").read_text()
@@ -31,7 +32,6 @@ while True:
 
 @pytest.fixture
 def context(browser: Browser, deployment: Deployment) -> Iterator[BrowserContext]:
-    # The policy of the page forbids evaluated code; axe is brought in by the test, so it is bypassed for that alone.
     context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(WAIT_MS)
     yield context
@@ -59,12 +59,11 @@ def page(context: BrowserContext, deployment: Deployment) -> Iterator[Page]:
 
 @contextlib.contextmanager
 def running_loader(deployment: Deployment, run: str) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", SLOW_READER, run], env=deployment.environment)
+    loader = start_program(deployment.run, "loader", [sys.executable, "-c", SLOW_READER, run], deployment.settings)
     try:
         yield
     finally:
-        process.terminate()
-        process.wait(30)
+        loader.stop()
 
 
 def open_demo(page: Page) -> None:
@@ -86,10 +85,50 @@ def wait_for_thumbnails(page: Page) -> None:
     raise AssertionError("the thumbnails did not arrive")
 
 
+@dataclass
+class AxeScan:
+    """Looks at one place after the other, keeps a picture of each and what axe has against it."""
+
+    page: Page
+    url: str
+    theme: str
+    pictures: Path
+    problems: dict[str, list[str]] = field(default_factory=dict)
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.url}{path}")
+        expect(self.page.get_by_role("heading").first).to_be_visible(timeout=WAIT_MS)
+
+    def look(self, name: str) -> None:
+        # Half faded in, a colour has less contrast than it ends with.
+        self.page.wait_for_timeout(1_000)
+        self.page.screenshot(path=self.pictures / f"{self.theme}-{name}.png")
+        if found := violations(self.page):
+            self.problems[name] = found
+
+
 def violations(page: Page) -> list[str]:
     page.evaluate(AXE)
     found: dict[str, Any] = page.evaluate("rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", RULES)
     return [f"{item['id']}: {node['html'][:160]}" for item in found["violations"] for node in item["nodes"]]
+
+
+@pytest.fixture(params=["light", "dark"])
+def scan(
+    request: pytest.FixtureRequest, browser: Browser, deployment: Deployment, screenshots: Path
+) -> Iterator[AxeScan]:
+    # The policy of the page forbids evaluated code; axe is brought in by the test, so it is bypassed for that alone.
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 900}, color_scheme=request.param, reduced_motion="reduce", bypass_csp=True
+    )
+    context.set_default_timeout(WAIT_MS)
+    page = context.new_page()
+    page.goto(deployment.login_link())
+    expect(page.get_by_role("heading", name="Datasets")).to_be_visible(timeout=WAIT_MS)
+    pictures = screenshots / deployment.kind
+    pictures.mkdir(exist_ok=True)
+    yield AxeScan(page, deployment.url, request.param, pictures)
+    context.close()
 
 
 def test_dataset_sample_split_and_versions_can_be_seen(page: Page, deployment: Deployment, screenshots: Path) -> None:
@@ -186,23 +225,50 @@ def test_stranger_is_sent_to_the_login_and_a_used_link_is_explained(browser: Bro
     second.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_pages_pass_axe_in_both_themes(browser: Browser, deployment: Deployment, theme: Any, screenshots: Path) -> None:
-    context = browser.new_context(
-        viewport={"width": 1440, "height": 900}, color_scheme=theme, reduced_motion="reduce", bypass_csp=True
-    )
-    page = context.new_page()
-    page.goto(deployment.login_link())
-    expect(page.get_by_role("heading", name="Datasets")).to_be_visible(timeout=WAIT_MS)
-    found: dict[str, list[str]] = {}
+def test_pages_pass_axe_in_both_themes(scan: AxeScan) -> None:
     for path in ("/datasets", "/datasets/demo", "/datasets/demo/splits", "/jobs", "/live", "/settings"):
-        page.goto(f"{deployment.url}{path}")
-        expect(page.get_by_role("heading").first).to_be_visible(timeout=WAIT_MS)
-        page.wait_for_timeout(1_000)
-        page.screenshot(path=screenshots / f"{deployment.kind}-{theme}{path.replace('/', '-')}.png")
-        found[path] = violations(page)
-    context.close()
-    assert {path: problems for path, problems in found.items() if problems} == {}
+        scan.open(path)
+        scan.look(path.strip("/").replace("/", "-"))
+    assert scan.problems == {}
+
+
+def test_what_opens_over_a_page_passes_axe_in_both_themes(scan: AxeScan) -> None:
+    page = scan.page
+    scan.open("/datasets")
+    page.get_by_role("button", name="Add data").first.click()
+    expect(page.get_by_role("dialog").get_by_role("textbox", name="Dataset name")).to_be_visible(timeout=WAIT_MS)
+    scan.look("add-data")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+    open_demo(page)
+    page.get_by_role("grid", name="Samples").get_by_role("button").first.click()
+    expect(page.get_by_role("dialog").get_by_role("table", name="Metadata")).to_be_visible(timeout=WAIT_MS)
+    scan.look("sample-drawer")
+
+    scan.open("/datasets/demo/splits")
+    page.get_by_role("button", name="New split").first.click()
+    expect(page.get_by_role("dialog").get_by_role("textbox", name="Name", exact=True)).to_be_visible()
+    scan.look("new-split")
+    assert scan.problems == {}
+
+
+def test_job_and_running_loader_pass_axe_in_both_themes(scan: AxeScan, deployment: Deployment) -> None:
+    page = scan.page
+    scan.open("/jobs")
+    page.get_by_role("table", name="Jobs").get_by_role("link", name=re.compile("demo")).first.click()
+    expect(page.get_by_text("Job id")).to_be_visible(timeout=WAIT_MS)
+    scan.look("job")
+
+    run = f"scanned-{deployment.kind}-{scan.theme}"
+    with running_loader(deployment, run):
+        scan.open("/live")
+        expect(page.get_by_role("heading", name=run)).to_be_visible(timeout=2 * WAIT_MS)
+        rate = page.get_by_test_id("samples-per-second").first
+        expect(rate).to_have_text(re.compile(r"[1-9]"), timeout=2 * WAIT_MS)
+        expect(page.locator("canvas").first).to_be_visible(timeout=WAIT_MS)
+        scan.look("live-running")
+    assert scan.problems == {}
 
 
 @pytest.mark.skipif("PENSTOCK_DOC_PICTURES" not in os.environ, reason="`make screenshots` takes them")

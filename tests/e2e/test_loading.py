@@ -16,7 +16,8 @@ import torch
 from PIL import Image
 
 import penstock
-from harness.deployments import PENSTOCK, Deployment
+from harness.deployments import Deployment
+from harness.penstock_processes import PENSTOCK
 from harness.run import ROOT
 
 DEMO_SAMPLES = 3_000
@@ -58,7 +59,7 @@ def test_every_sample_of_all_subsets_comes_exactly_once(client: penstock.Client)
 
 def test_pictures_masks_and_labels_belong_together(client: penstock.Client, deployment: Deployment) -> None:
     rows = catalog_rows(client)
-    folder = Path(deployment.environment["PENSTOCK_DATA_FOLDER"])
+    folder = Path(deployment.settings["PENSTOCK_DATA_FOLDER"])
     with client.loader("demo", split="val", batch_size=50, shuffle=True, output="numpy") as loader:
         names = loader.categories["tumor"]
         for batch in loader:
@@ -153,7 +154,7 @@ def test_finished_run_is_in_the_list_of_runs(client: penstock.Client, deployment
 def test_ingest_split_and_load_of_own_pictures_through_the_command_line(
     deployment: Deployment, client: penstock.Client
 ) -> None:
-    folder = Path(deployment.environment["PENSTOCK_DATA_FOLDER"]).parent / "pictures"
+    folder = Path(deployment.settings["PENSTOCK_DATA_FOLDER"]).parent / "pictures"
     rng = np.random.default_rng(5)
     for label in ("cat", "dog"):
         (folder / label).mkdir(parents=True)

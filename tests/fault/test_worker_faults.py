@@ -42,12 +42,12 @@ def test_killed_worker_is_taken_over_by_another(
     stage: Stage, groups: dict[str, Any], tmp_path: Path, pictures: Path
 ) -> None:
     with (
-        worker(tmp_path, groups, number=1, lease_seconds=LEASE, concurrency=1) as first,
-        worker(tmp_path, groups, number=2, lease_seconds=LEASE, concurrency=1) as second,
+        worker(tmp_path, groups, lease_seconds=LEASE, concurrency=1) as first,
+        worker(tmp_path, groups, lease_seconds=LEASE, concurrency=1) as second,
     ):
         job_id = stage.ingest(pictures)
         shard = shard_in_work(stage)
-        is_first = os.getpgid(owner_pid(shard)) == first.popen.pid
+        is_first = os.getpgid(owner_pid(shard)) == first.pid
         (first if is_first else second).kill()
         seconds_until_taken_over(stage, shard, seconds=TAKE_OVER_SECONDS)
         job = stage.wait_for_end(job_id, seconds=END_SECONDS)
@@ -70,9 +70,7 @@ def test_frozen_child_is_taken_over_and_changes_nothing_when_it_wakes(
             rows, objects, digest = snapshot(stage.services.catalog), stage.stored_objects(), stage.versions()[0].digest
         finally:
             os.kill(pid, signal.SIGCONT)
-        stage.wait_until(
-            lambda: "work.lease_lost" in process.log.read_text(), seconds=60, what="the frozen child's end"
-        )
+        stage.wait_until(lambda: "work.lease_lost" in process.output(), seconds=60, what="the frozen child's end")
         time.sleep(1)
     assert snapshot(stage.services.catalog) == rows
     assert stage.stored_objects() == objects

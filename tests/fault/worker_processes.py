@@ -1,10 +1,6 @@
 """Real worker processes on the parts of a test, and the faults that happen to them."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +9,9 @@ from typing import Any
 from sqlalchemy import select
 from unit.jobs.stage import Stage
 
+from harness.penstock_processes import start_worker
+from harness.processes import Process
+from harness.run import current_run
 from penstock import _native
 from penstock_server.domain.versions.publisher import parts_of
 from penstock_server.jobs.leases import OPEN_SHARD_STATES
@@ -21,7 +20,6 @@ from penstock_server.manifests.parts import PartStore
 from penstock_server.models import JobShard
 from penstock_server.settings import Settings
 
-STOP_SECONDS = 40
 Groups = dict[str, Any]
 
 
@@ -40,61 +38,28 @@ def settings_of(folder: Path, groups: Groups) -> Settings:
     return Settings(data_folder=folder / "data", state_folder=folder / "state", **groups)
 
 
-class WorkerProcess:
-    """`penstock worker` with its log kept."""
-
-    def __init__(self, folder: Path, groups: Groups, *, number: int = 0, **worker: float) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        values = {
+def worker_settings(folder: Path, groups: Groups, **worker: float) -> dict[str, str]:
+    """The same settings as variables, with options of the worker."""
+    return {
+        "PENSTOCK_DATA_FOLDER": str(folder / "data"),
+        "PENSTOCK_STATE_FOLDER": str(folder / "state"),
+        "PENSTOCK_LOG__LEVEL": "info",
+        **{
             f"PENSTOCK_{group}__{key}".upper(): value if isinstance(value, str) else json.dumps(value)
             for group, members in groups.items()
             for key, value in members.items()
-        }
-        values["PENSTOCK_INGEST__ALLOWED_ROOTS"] = os.pathsep.join(groups["ingest"]["allowed_roots"])
-        if "contact_points" in groups.get("store", {}):
-            values["PENSTOCK_STORE__CONTACT_POINTS"] = ",".join(groups["store"]["contact_points"])
-        values |= {"PENSTOCK_DATA_FOLDER": str(folder / "data"), "PENSTOCK_STATE_FOLDER": str(folder / "state")}
-        values["PENSTOCK_LOG__LEVEL"] = "info"
-        values |= {f"PENSTOCK_WORKER_{key}".upper(): str(value) for key, value in worker.items()}
-        self.log = folder / f"worker{number}.log"
-        with self.log.open("wb") as log:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-m", "penstock_workers"],
-                env=kept | values,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def kill(self) -> None:
-        """The machine is gone: every process of the worker at once."""
-        os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait()
-
-    def stop(self) -> int:
-        if self.popen.poll() is None:
-            self.popen.terminate()
-        try:
-            return self.popen.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"the worker did not end:\n{self.tail()}") from None
-
-    def tail(self, lines: int = 60) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        },
+        **{f"PENSTOCK_WORKER_{key}".upper(): str(value) for key, value in worker.items()},
+    }
 
 
 @contextmanager
-def worker(folder: Path, groups: Groups, *, number: int = 0, **options: float) -> Iterator[WorkerProcess]:
-    process = WorkerProcess(folder, groups, number=number, **options)
+def worker(folder: Path, groups: Groups, **options: float) -> Iterator[Process]:
+    process = start_worker(current_run(), worker_settings(folder, groups, **options))
     try:
         yield process
-    except BaseException:
-        sys.stderr.write(f"--- {process.log.name}\n{process.tail()}\n")
-        raise
     finally:
-        if process.popen.poll() is None:
-            process.stop()
+        process.stop()
 
 
 def shards(stage: Stage) -> list[JobShard]:

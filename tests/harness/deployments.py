@@ -2,82 +2,23 @@
 
 import contextlib
 import json
-import os
-import re
 import signal
-import socket
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import penstock
 from harness.cassandra.cluster import CassandraCluster
+from harness.penstock_processes import LOGIN_LINK, PENSTOCK, folder_settings, start_server, start_worker
 from harness.postgres import PostgresServer
+from harness.processes import Process
 from harness.redis_server import RedisServer
+from harness.run import Run
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
-LOGIN_LINE = re.compile(r"http://\S+/login#code=\S+")
-START_SECONDS = 120
 STOP_SECONDS = 30
 DEMO_SECONDS = 300
-
-
-@dataclass
-class Process:
-    """One of our commands with its output kept, for a test that fails to show."""
-
-    name: str
-    command: list[str]
-    environment: dict[str, str]
-    output: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.popen = subprocess.Popen(
-            self.command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.popen.stdout is not None
-        with self.popen.stdout as lines:
-            self.output.extend(iter(lines.readline, ""))
-
-    def wait_for(self, pattern: re.Pattern[str], seconds: float) -> str:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            for line in list(self.output):
-                if match := pattern.search(line):
-                    return match.group(0)
-            if self.popen.poll() is not None:
-                break
-            time.sleep(0.05)
-        raise AssertionError(f"{self.name} did not print {pattern.pattern!r} within {seconds} s:\n{self.tail()}")
-
-    def tail(self, lines: int = 60) -> str:
-        return "".join(self.output[-lines:])
-
-    def stop(self) -> int:
-        """As Ctrl-C in a terminal does; what does not end then is a failure, and is killed."""
-        if self.popen.poll() is None:
-            self.popen.send_signal(signal.SIGINT)
-        try:
-            return self.popen.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.popen.pid, signal.SIGKILL)
-            self.popen.wait()
-            raise AssertionError(f"{self.name} was still there {STOP_SECONDS} s after Ctrl-C:\n{self.tail()}") from None
-        finally:
-            self._reader.join(5)
 
 
 @dataclass(frozen=True)
@@ -86,65 +27,48 @@ class Deployment:
 
     kind: str
     url: str
-    environment: dict[str, str]
+    run: Run
+    settings: dict[str, str]
     processes: list[Process]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a command needs to find this Penstock."""
+        return self.run.environment(self.settings)
 
     def login_link(self) -> str:
         """A fresh one-time link; the one printed at start may have been used."""
         printed = subprocess.run(
             [str(PENSTOCK), "login-link"], env=self.environment, capture_output=True, text=True, check=True
         )
-        match = LOGIN_LINE.search(printed.stdout)
+        match = LOGIN_LINK.search(printed.stdout)
         assert match, printed.stdout
         return match.group(0)
 
     def client(self) -> penstock.Client:
-        discovered = json.loads((Path(self.environment["PENSTOCK_STATE_FOLDER"]) / "server.json").read_text())
+        discovered = json.loads((Path(self.settings["PENSTOCK_STATE_FOLDER"]) / "server.json").read_text())
         return penstock.Client(discovered["url"], token=discovered["token"])
 
     def tails(self) -> str:
-        return "\n".join(f"--- {process.name}\n{process.tail()}" for process in self.processes)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def clean_environment(folder: Path, **settings: str) -> dict[str, str]:
-    """The caller's environment without any PENSTOCK_ variable, and with folders of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    return (
-        kept
-        | {
-            "PENSTOCK_DATA_FOLDER": str(folder / "data"),
-            "PENSTOCK_STATE_FOLDER": str(folder / "state"),
-            "PENSTOCK_CACHE_FOLDER": str(folder / "cache"),
-            "PENSTOCK_INGEST__ALLOWED_ROOTS": json.dumps([str(folder)]),
-        }
-        | settings
-    )
+        return "\n".join(process.log_tail() for process in self.processes)
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path, settings: dict[str, str]) -> Iterator[Deployment]:
+def running(kind: str, run: Run, folder: Path, settings: dict[str, str]) -> Iterator[Deployment]:
     """Starts the server with its demo; on production parts the worker is a process of its own."""
-    port = free_port()
-    environment = clean_environment(folder, **settings)
-    has_own_worker = settings.get("PENSTOCK_QUEUE__KIND") == "celery"
-    processes = [Process("server", [str(PENSTOCK), "up", "--demo", "--port", str(port)], environment)]
+    settings = folder_settings(folder, **settings)
+    server = start_server(run, settings, "--demo")
+    processes = [server.process]
     try:
-        processes[0].wait_for(LOGIN_LINE, START_SECONDS)
-        if has_own_worker:
-            processes.append(Process("worker", [str(PENSTOCK), "worker"], environment))
-        deployment = Deployment(kind, f"http://127.0.0.1:{port}", environment, processes)
+        if settings.get("PENSTOCK_QUEUE__KIND") == "celery":
+            processes.append(start_worker(run, settings))
+        deployment = Deployment(kind, server.url, run, settings, processes)
         wait_for_demo(deployment)
         yield deployment
     finally:
+        # As Ctrl-C in a terminal does.
         for process in reversed(processes):
-            process.stop()
+            process.stop(with_signal=signal.SIGINT, seconds=STOP_SECONDS)
 
 
 def wait_for_demo(deployment: Deployment) -> None:
@@ -154,7 +78,7 @@ def wait_for_demo(deployment: Deployment) -> None:
             with contextlib.suppress(penstock.PenstockError):
                 if client.dataset("demo").splits:
                     return
-            assert all(process.popen.poll() is None for process in deployment.processes), deployment.tails()
+            assert all(process.is_running for process in deployment.processes), deployment.tails()
             time.sleep(0.5)
     raise AssertionError(f"the demo was not there after {DEMO_SECONDS} s:\n{deployment.tails()}")
 

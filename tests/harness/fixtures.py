@@ -1,13 +1,14 @@
 """The fixtures of the test services. A service starts when the first test asks for it and serves the whole run."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.cassandra.cluster import CassandraCluster
 from harness.postgres import PostgresServer
+from harness.processes import Process
 from harness.redis_server import RedisServer
 from harness.relay import Relay
 from harness.run import ROOT
@@ -22,6 +23,9 @@ _SERVICE_OF = {
     "postgres": "postgres",
 }
 _SERVICES = pytest.StashKey[Services]()
+# Fixture -> those that it asked for while it was made, which its own arguments do not tell.
+_ASKED_FOR = pytest.StashKey[dict[str, set[str]]]()
+_ENDED_BEFORE = pytest.StashKey[set[Process]]()
 _START_SECONDS = 900
 
 
@@ -166,11 +170,56 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None] | pytest.TestReport:
-    report: pytest.TestReport = yield  # type: ignore[misc,assignment]  # a wrapper's yield is its result
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Only the test for which a fixture is made sees what it asks for; later tests on it need to know as well."""
+    before = set(request.fixturenames)
+    try:
+        return (yield)
+    finally:
+        asked_for = request.config.stash.setdefault(_ASKED_FOR, {})
+        asked_for[fixturedef.argname] = set(request.fixturenames) - before
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    services = item.config.stash.get(_SERVICES, None)
+    processes = services.run.processes if services is not None else []
+    item.stash[_ENDED_BEFORE] = {process for process in processes if not process.is_running}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     services = item.config.stash.get(_SERVICES, None)
     if report.failed and services is not None:
-        for fixture in getattr(item, "fixturenames", []):
-            for process in services.started(_SERVICE_OF.get(fixture, "")):
-                report.sections.append((f"{process.name} ({call.when})", process.log_tail()))
+        for process in (*_services_under(item, services), *_programs_during(item, services)):
+            report.sections.append((f"{process.name} ({call.when})", process.log_tail()))
     return report
+
+
+def _services_under(item: pytest.Item, services: Services) -> list[Process]:
+    fixtures = _fixtures_of(item)
+    names = [service for fixture, service in _SERVICE_OF.items() if fixture in fixtures]
+    return [process for name in names for process in services.started(name)]
+
+
+def _programs_during(item: pytest.Item, services: Services) -> list[Process]:
+    """Servers and workers of ours that ran at any time of the test."""
+    ended_before = item.stash.get(_ENDED_BEFORE, set())
+    return [each for each in services.run.processes if each.is_shown_on_failure and each not in ended_before]
+
+
+def _fixtures_of(item: pytest.Item) -> set[str]:
+    """Everything the test stands on, also what was asked for by `request.getfixturevalue`."""
+    asked_for = item.config.stash.get(_ASKED_FOR, {})
+    waiting = set(item._request.fixturenames) if isinstance(item, pytest.Function) else set()
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting |= asked_for.get(name, set()) - found
+    return found

@@ -1,6 +1,7 @@
 """Processes that cannot outlive the run that started them, and that a later run can tell apart from strangers."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import HarnessError
+
+STOP_SECONDS = 40
 
 
 @dataclass(frozen=True)
@@ -39,25 +42,37 @@ def _stat_fields(pid: int) -> list[str] | None:
     return text.rpartition(")")[2].split()
 
 
-def kill_leftover(identity: ProcessIdentity, *, marker: str) -> bool:
-    """Kill a recorded process and its group; true when anything was still there."""
-    if identity.is_alive():
-        with suppress(ProcessLookupError):
-            os.killpg(identity.pid, signal.SIGKILL)
-        _wait_until(lambda: not identity.is_alive(), seconds=10)
-        return True
-    found = False
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        fields = _stat_fields(int(entry.name))
-        # The leader is gone, its group may not be; the marker proves that the group is still that of the run.
-        if fields is None or fields[0] == "Z" or int(fields[2]) != identity.pid or not _has_marker(entry, marker):
-            continue
-        with suppress(ProcessLookupError):
-            os.kill(int(entry.name), signal.SIGKILL)
-            found = True
-    return found
+def kill_leftover(identity: ProcessIdentity) -> bool:
+    """Kill a recorded process and its group; true when it was still there."""
+    if not identity.is_alive():
+        return False
+    with suppress(ProcessLookupError):
+        os.killpg(identity.pid, signal.SIGKILL)
+    _wait_until(lambda: not identity.is_alive(), seconds=10)
+    return True
+
+
+def marked_processes(marker: str) -> list[ProcessIdentity]:
+    """Every process that was started with `NAME=value` in its environment, in whatever group or session it is."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found = [ProcessIdentity.of(pid) for pid in pids if _has_marker(Path(f"/proc/{pid}"), marker)]
+    return [identity for identity in found if identity is not None and identity.is_alive()]
+
+
+def kill_marked(marker: str) -> list[ProcessIdentity]:
+    """Kill them all, and those that they start meanwhile; returns what was there."""
+    killed: dict[int, ProcessIdentity] = {}
+
+    def are_gone() -> bool:
+        alive = marked_processes(marker)
+        for identity in alive:
+            killed[identity.pid] = identity
+            with suppress(ProcessLookupError):
+                os.kill(identity.pid, signal.SIGKILL)
+        return not alive
+
+    _wait_until(are_gone, seconds=10)
+    return list(killed.values())
 
 
 def _has_marker(process: Path, marker: str) -> bool:
@@ -79,9 +94,12 @@ def _wait_until(condition: Callable[[], bool], *, seconds: float) -> bool:
 class Process:
     """One started program, the leader of its own group, with its output in a file."""
 
-    def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path) -> None:
+    def __init__(
+        self, name: str, popen: subprocess.Popen[bytes], log_path: Path, *, is_shown_on_failure: bool = False
+    ) -> None:
         self.name = name
         self.log_path = log_path
+        self.is_shown_on_failure = is_shown_on_failure
         self._popen = popen
         self.pid = popen.pid
         self.exit_code: int | None = None
@@ -110,13 +128,18 @@ class Process:
         self.signal(signal.SIGKILL)
         self.exit_code = self._popen.wait(timeout=30)
 
-    def stop(self, *, with_signal: int = signal.SIGTERM, seconds: float = 10) -> None:
-        """Ask politely, then kill."""
-        self.signal(with_signal)
+    def stop(self, *, with_signal: int = signal.SIGTERM, seconds: float = STOP_SECONDS) -> int:
+        """Ask the program alone, as a supervisor does, and return its exit code; a deaf one is killed and raises."""
+        self._popen.send_signal(with_signal)
         self.signal(signal.SIGCONT)
-        with suppress(subprocess.TimeoutExpired):
-            self._popen.wait(timeout=seconds)
-        self.kill()
+        try:
+            self.exit_code = self._popen.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            name = signal.Signals(with_signal).name
+            message = f"{self.name} was still there {seconds:.0f} s after {name}\n{self.log_tail()}"
+            raise HarnessError(message) from None
+        return self.exit_code
 
     def signal(self, number: int) -> None:
         # Popen keeps the pid until it has been waited for, so the group cannot be a stranger's.
@@ -134,6 +157,20 @@ class Process:
                 raise HarnessError(f"{self.name} was not ready after {seconds:.0f} s\n{self.log_tail()}")
             time.sleep(every_seconds)
         return time.monotonic() - started
+
+    def wait_for(self, pattern: re.Pattern[str], *, seconds: float) -> re.Match[str]:
+        """Wait until what it has printed matches."""
+        found: list[re.Match[str]] = []
+
+        def has_printed() -> bool:
+            found.extend(pattern.finditer(self.output()))
+            return bool(found)
+
+        self.wait_ready(has_printed, seconds=seconds)
+        return found[0]
+
+    def output(self) -> str:
+        return self.log_path.read_text(errors="replace")
 
     def log_tail(self, lines: int = 60) -> str:
         if not self.log_path.exists():

@@ -1,8 +1,8 @@
 """A run: its folder, its addresses and the processes in it; everything is gone when it ends, however it ends.
 
 Three things see to that: `close` (also at exit), a death signal on every process, and a guardian process that waits
-for the run's end and then removes what the death signal cannot reach, such as children of our processes. What all
-three miss (the machine was switched off) is removed by the next run.
+for the run's end and then removes what the death signal cannot reach, such as children of our processes: a mark in
+their environment tells them. What all three miss (the guardian was killed too) is removed by the next run.
 """
 
 import atexit
@@ -20,13 +20,14 @@ from pathlib import Path
 
 from harness.addresses import LoopbackBlock
 from harness.errors import HarnessError
-from harness.processes import Process, ProcessIdentity, kill_leftover
+from harness.processes import Process, ProcessIdentity, kill_leftover, kill_marked, marked_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = ROOT / "build" / "test-run"
 _MARKER = "PENSTOCK_TEST_RUN"
 _SHARED_MEMORY = Path("/dev/shm")
 _KEEP = "PENSTOCK_KEEP_RUN"
+_open_runs: list["Run"] = []
 
 
 class Run:
@@ -42,6 +43,7 @@ class Run:
         self._forker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="harness-forker")
         self._is_closed = False
         self._guardian = _start_guardian(runs, self.folder)
+        _open_runs.append(self)
         atexit.register(self.close)
 
     def service_folder(self, name: str, *, user: str | None = None) -> Path:
@@ -62,6 +64,11 @@ class Run:
             return self._outside_folder(name, parent=_SHARED_MEMORY)
         return self.service_folder(name)
 
+    def environment(self, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The caller's variables with its Penstock settings replaced by these, and the mark of this run."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        return {**kept, **(settings or {}), _MARKER: str(self.folder)}
+
     def spawn(
         self,
         name: str,
@@ -71,12 +78,13 @@ class Run:
         cwd: Path | None = None,
         user: str | None = None,
         death_signal: str = "KILL",
+        is_shown_on_failure: bool = False,
     ) -> Process:
         """Start a program that is killed with us, has its own group and writes stdout and stderr to `<name>.log`."""
         log_path = self.folder / "logs" / f"{name}.log"
         log_path.parent.mkdir(exist_ok=True)
         command = [*as_user(user), "setpriv", "--pdeathsig", death_signal, "--", *map(str, argv)]
-        environment = {**os.environ, **(env or {}), _MARKER: str(self.folder)}
+        environment = self.environment(env)
 
         def fork() -> subprocess.Popen[bytes]:
             with log_path.open("ab") as log:
@@ -90,20 +98,29 @@ class Run:
                     start_new_session=True,
                 )
 
-        process = Process(name, self._forker.submit(fork).result(), log_path)
+        popen = self._forker.submit(fork).result()
+        process = Process(name, popen, log_path, is_shown_on_failure=is_shown_on_failure)
         identity = ProcessIdentity.of(process.pid)
         if identity is not None:
             self._record({"pid": identity.pid, "start_ticks": identity.start_ticks, "name": name})
         self.processes.append(process)
         return process
 
+    def members(self) -> set[ProcessIdentity]:
+        """Every process of this run that is alive, the children of those that we started too."""
+        # PostgreSQL writes its title over its environment, and so over the mark.
+        started = {ProcessIdentity.of(process.pid) for process in self.processes if process.is_running}
+        return {identity for identity in started if identity is not None}.union(marked_processes(_mark(self.folder)))
+
     def close(self) -> None:
         # A forked child inherits the atexit hook but owns nothing.
         if self._is_closed or os.getpid() != self._owner_pid:
             return
         self._is_closed = True
+        _open_runs.remove(self)
         for process in reversed(self.processes):
             process.kill()
+        kill_marked(_mark(self.folder))
         self._forker.shutdown()
         self.block.release()
         atexit.unregister(self.close)
@@ -123,11 +140,25 @@ class Run:
             ledger.write(json.dumps(entry) + "\n")
 
 
+def current_run() -> Run:
+    """The run of this process that was opened first: tests of this harness open more inside it."""
+    if not _open_runs:
+        raise HarnessError("no run is open in this process: the test has to ask for the fixture `services`")
+    return _open_runs[0]
+
+
+def _mark(folder: Path) -> str:
+    return f"{_MARKER}={folder}"
+
+
 def _start_guardian(runs: Path, folder: Path) -> subprocess.Popen[bytes]:
     """It reads a pipe that only this process writes to, and so learns of its end in the moment it comes."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    # A run inside a run: the outer one's mark would have the guardian killed before its work is done.
+    environment.pop(_MARKER, None)
     return subprocess.Popen(
         [sys.executable, "-m", "harness.run", runs, folder],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -161,13 +192,14 @@ def remove_leftovers(runs: Path = RUNS) -> list[str]:
     for folder in sorted(runs.iterdir()):
         if _owner_is_alive(folder):
             continue
-        for entry in _ledger(folder):
+        ledger = _ledger(folder)
+        for entry in ledger if _was_this_boot(folder) else []:
+            if "pid" in entry and kill_leftover(ProcessIdentity(int(entry["pid"]), int(entry["start_ticks"]))):
+                killed.append(f"{entry['name']} (pid {entry['pid']})")
+        killed += [f"a child of its processes (pid {child.pid})" for child in kill_marked(_mark(folder))]
+        for entry in ledger:
             if "folder" in entry:
                 shutil.rmtree(str(entry["folder"]), ignore_errors=True)
-            elif _was_this_boot(folder):
-                identity = ProcessIdentity(int(entry["pid"]), int(entry["start_ticks"]))
-                if kill_leftover(identity, marker=f"{_MARKER}={folder}"):
-                    killed.append(f"{entry['name']} (pid {identity.pid})")
         if os.environ.get(_KEEP) != "1":
             shutil.rmtree(folder, ignore_errors=True)
     return killed

@@ -2,12 +2,10 @@
 
 import json
 import os
-import re
 import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,9 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
-START_SECONDS = 150
-LINK = re.compile(r"Penstock is running, open (http://127\.0\.0\.1:\d+)/login#code=(\S+)")
+from harness.penstock_processes import PENSTOCK, Server, start_server
+from harness.processes import ProcessIdentity
+from harness.run import Run
+from harness.services import Services
+
 # The promise is 5 s; a machine that runs other tests at the same time gets twice that.
 STOP_SECONDS = 10
 
@@ -26,60 +26,45 @@ STOP_SECONDS = 10
 class Place:
     """Folders of one server, and the commands in them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, run: Run, folder: Path) -> None:
         self.data, self.state = folder / "data", folder / "state"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        self.environment = {
-            **kept,
-            "PENSTOCK_DATA_FOLDER": str(self.data),
-            "PENSTOCK_STATE_FOLDER": str(self.state),
-        }
-        self.started: list[subprocess.Popen[str]] = []
+        self._run = run
+        self._settings = {"PENSTOCK_DATA_FOLDER": str(self.data), "PENSTOCK_STATE_FOLDER": str(self.state)}
+        self._started: list[Server] = []
 
-    def start(self, *arguments: str) -> "Server":
-        process = subprocess.Popen(
-            [PENSTOCK, "up", *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
-        )
-        self.started.append(process)
-        assert process.stdout is not None
-        match = LINK.search(process.stdout.readline())
-        assert match, f"up ended with {process.poll()}"
-        return Server(process, match.group(1), match.group(2))
+    def start(self, *arguments: str) -> Server:
+        server = start_server(self._run, self._settings, *arguments)
+        self._started.append(server)
+        return server
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        environment = self.environment | settings
+        environment = self._run.environment(self._settings | settings)
         command = [str(PENSTOCK), *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
-
-class Server:
-    def __init__(self, process: subprocess.Popen[str], url: str, code: str) -> None:
-        self.process, self.url, self.code = process, url, code
-
-    def children(self) -> list[int]:
-        path = Path(f"/proc/{self.process.pid}/task")
-        found: list[int] = []
-        for task in path.iterdir():
-            found.extend(int(pid) for pid in (task / "children").read_text().split())
-        return found
-
-    def stop(self, number: signal.Signals) -> float:
-        started_at = time.monotonic()
-        self.process.send_signal(number)
-        self.process.wait(60)
-        return time.monotonic() - started_at
+    def close(self) -> None:
+        for server in self._started:
+            server.process.kill()
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path)
+def place(services: Services, tmp_path: Path) -> Iterator[Place]:
+    place = Place(services.run, tmp_path)
     yield place
-    for process in place.started:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+    place.close()
+
+
+def _seconds_to_stop(server: Server, number: signal.Signals) -> float:
+    started_at = time.monotonic()
+    server.process.stop(with_signal=number, seconds=60)
+    return time.monotonic() - started_at
+
+
+def _worker_of(server: Server) -> ProcessIdentity:
+    _wait_for(lambda: len(server.children()) == 1, "the worker did not start")
+    worker = ProcessIdentity.of(server.children()[0])
+    assert worker is not None
+    return worker
 
 
 def _wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
@@ -89,16 +74,9 @@ def _wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None
         time.sleep(0.05)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.timeout(600)
 def test_a_server_from_start_to_end(place: Place) -> None:
-    server = place.start("--port", "0")
+    server = place.start()
     found = json.loads((place.state / "server.json").read_text())
 
     assert (found["url"], found["pid"], found["data_folder"]) == (server.url, server.process.pid, str(place.data))
@@ -120,38 +98,36 @@ def test_a_server_from_start_to_end(place: Place) -> None:
     for refused in (second, taken):
         assert "Traceback" not in refused.stderr
 
-    _wait_for(lambda: len(server.children()) == 1, "the worker did not start")
-    worker = server.children()[0]
-    os.kill(worker, signal.SIGKILL)
-    _wait_for(lambda: server.children() not in ([], [worker]), "the worker did not start again")
-    again = server.children()[0]
+    worker = _worker_of(server)
+    os.kill(worker.pid, signal.SIGKILL)
+    _wait_for(lambda: server.children() not in ([], [worker.pid]), "the worker did not start again")
+    again = _worker_of(server)
 
-    assert server.stop(signal.SIGINT) < STOP_SECONDS
-    assert server.process.returncode == 0
-    assert not _is_alive(again)
+    assert _seconds_to_stop(server, signal.SIGINT) < STOP_SECONDS
+    assert server.process.exit_code == 0
+    assert not again.is_alive()
     assert not (place.state / "server.json").exists()
 
 
 @pytest.mark.timeout(600)
 def test_the_worker_dies_with_a_killed_server_and_the_next_start_goes_on(place: Place) -> None:
-    server = place.start("--port", "0")
+    server = place.start()
     token = json.loads((place.state / "server.json").read_text())["token"]
-    _wait_for(lambda: len(server.children()) == 1, "the worker did not start")
     # The child asks the kernel for the signal in its first moments.
-    worker = server.children()[0]
-    _wait_for(lambda: b"penstock_workers" in Path(f"/proc/{worker}/cmdline").read_bytes(), "not our worker")
+    worker = _worker_of(server)
+    _wait_for(lambda: b"penstock_workers" in Path(f"/proc/{worker.pid}/cmdline").read_bytes(), "not our worker")
     time.sleep(3)
-    server.stop(signal.SIGKILL)
-    _wait_for(lambda: not _is_alive(worker), "the worker outlived its server", 30)
+    _seconds_to_stop(server, signal.SIGKILL)
+    _wait_for(lambda: not worker.is_alive(), "the worker outlived its server", 30)
 
-    following = place.start("--port", "0", "--api-only")
+    following = place.start("--api-only")
 
     assert following.children() == []
     bearer = {"Authorization": f"Bearer {token}"}
     assert httpx.get(f"{following.url}/api/v1/projects", headers=bearer).status_code == 401
     with httpx.stream("GET", f"{following.url}/healthz") as _:
-        assert following.stop(signal.SIGTERM) < STOP_SECONDS
-    assert following.process.returncode == 0
+        assert _seconds_to_stop(following, signal.SIGTERM) < STOP_SECONDS
+    assert following.process.exit_code == 0
 
 
 @pytest.mark.timeout(300)
