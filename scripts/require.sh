@@ -8,6 +8,10 @@ missing() {
 }
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
+root=$(dirname "$0")/..
+rust_needed=1.88.0
+node_needed=$(sed -nE 's/.*"node": *">=([0-9.]+)".*/\1/p' "$root/frontend/package.json")
+
 for tool in "$@"; do
   case $tool in
     python)
@@ -15,16 +19,26 @@ for tool in "$@"; do
       python3.11 -c 'import ensurepip' 2>/dev/null || missing "python3.11-venv" "it makes the virtual environment" "apt-get install python3.11-venv"
       ;;
     rust)
-      command -v cargo >/dev/null || missing "Rust 1.88" "the native core is built with it" "rustup toolchain install stable"
-      at_least 1.88.0 "$(rustc --version | cut -d' ' -f2)" || missing "Rust 1.88 (found $(rustc --version | cut -d' ' -f2))" "the native core is built with it" "rustup update stable"
+      get_rust="curl --proto '=https' -sSf https://sh.rustup.rs | sh"
+      if command -v rustup >/dev/null; then get_rust="rustup update stable && rustup default stable"; fi
+      command -v cargo >/dev/null && command -v rustc >/dev/null || missing "Rust 1.88" "the native core is built with it" "$get_rust"
+      found=$(rustc --version | cut -d' ' -f2)
+      at_least "$rust_needed" "$found" || missing "Rust 1.88 (found $found)" "the native core is built with it" "$get_rust"
       command -v cc >/dev/null || missing "a C compiler" "LMDB inside the native core is C" "apt-get install gcc"
       ;;
     node)
-      command -v npm >/dev/null || missing "Node 20 with npm" "the page is built with it" "apt-get install nodejs npm, or nvm install 20"
-      at_least 20.0.0 "$(node --version | tr -d v)" || missing "Node 20 (found $(node --version))" "the page is built with it" "nvm install 20"
+      get_node="nvm install 20, or https://nodejs.org/en/download (Debian 12's own nodejs is too old)"
+      command -v node >/dev/null && command -v npm >/dev/null || missing "Node $node_needed with npm" "the page is built with it" "$get_node"
+      found=$(node --version | tr -d v)
+      at_least "$node_needed" "$found" || missing "Node $node_needed (found $found)" "the page is built with it" "$get_node"
       ;;
     java)
-      command -v java >/dev/null || missing "Java 17" "the tests run a real Cassandra" "apt-get install openjdk-17-jre-headless"
+      get_java="apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java 17"
+      java=java
+      if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then java=$JAVA_HOME/bin/java; fi
+      command -v "$java" >/dev/null || missing "Java 17" "the tests run a real Cassandra" "$get_java"
+      found=$("$java" -version 2>&1 | sed -nE 's/.*version "([0-9.]+).*/\1/p' | head -n 1)
+      [ "${found%%.*}" = 17 ] || missing "Java 17 ($java is ${found:-of no known version})" "the tests run a real Cassandra" "$get_java"
       command -v mvn >/dev/null || missing "Maven" "the tests fetch Cassandra with it" "apt-get install maven"
       ;;
   esac

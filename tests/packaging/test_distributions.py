@@ -70,6 +70,13 @@ def test_server_wheel_carries_migrations_page_and_no_direct_reference(server_whe
 
 
 @pytest.mark.parametrize("kind", ["sdk_wheel", "server_wheel"])
+def test_wheel_carries_its_licence(kind: str, request: pytest.FixtureRequest) -> None:
+    with zipfile.ZipFile(request.getfixturevalue(kind)) as archive:
+        texts = [archive.read(name) for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]
+    assert texts == [(ROOT / "LICENSE").read_bytes()]
+
+
+@pytest.mark.parametrize("kind", ["sdk_wheel", "server_wheel"])
 def test_wheel_names_no_path_of_the_building_machine(kind: str, request: pytest.FixtureRequest) -> None:
     wheel: Path = request.getfixturevalue(kind)
     marks = [str(ROOT).encode() + b"/", str(Path.home()).encode() + b"/"]

@@ -2,7 +2,7 @@ import { screen, within } from '@testing-library/react';
 import { http } from 'msw';
 import { expect, test, vi } from 'vitest';
 import { database } from '@/testing/database';
-import { makeLoader, makeRun, uuid } from '@/testing/fixtures';
+import { makeDataset, makeLoader, makeRun, makeSplit, uuid } from '@/testing/fixtures';
 import { renderApp } from '@/testing/render-app';
 import { eventStream, server } from '@/testing/server';
 
@@ -93,9 +93,23 @@ test('ended runs stand in a table and open on their own address', async () => {
   expect(router.state.location.pathname).toBe(`/live/${uuid(50)}`);
 });
 
-test('without runs the lines to start one are shown', async () => {
+test('without runs the lines to start one are shown, on a dataset and split that exist', async () => {
   database.runs = [];
+  database.datasets = [
+    makeDataset({ slug: 'empty', default_split: null }),
+    makeDataset({ id: uuid(9), slug: 'patches' }),
+  ];
+  database.splits = [makeSplit({ dataset: 'patches' })];
   renderApp('/live');
   const code = await screen.findAllByLabelText('training lines');
   expect(code[0]?.textContent.split('\n')).toHaveLength(4);
+  expect(code[0]).toHaveTextContent('"patches@1", split="by-patient@1/train"');
+});
+
+test('without runs and datasets the page says what is needed first', async () => {
+  database.runs = [];
+  database.datasets = [];
+  renderApp('/live');
+  expect(await screen.findByRole('link', { name: 'add data and make one' })).toBeVisible();
+  expect(screen.queryByLabelText('training lines')).not.toBeInTheDocument();
 });

@@ -96,6 +96,30 @@ test('the snippet follows the chosen subset', async () => {
   expect(code[0]).not.toHaveTextContent('shuffle');
 });
 
+test('lines for torch come first, and lines for numpy are remembered everywhere', async () => {
+  const { user, unmount } = renderApp('/datasets/demo/snippet');
+  const lines = await screen.findAllByLabelText('training lines');
+  expect(lines[0]).not.toHaveTextContent('output=');
+  expect(screen.getAllByLabelText('environment')[0]).toHaveTextContent('penstock[torch]');
+  await user.click(screen.getByRole('radio', { name: 'numpy' }));
+  expect(lines[0]).toHaveTextContent('shuffle=True, output="numpy")');
+  expect(screen.getAllByLabelText('environment')[0]).not.toHaveTextContent('torch');
+  unmount();
+  renderApp('/datasets/demo/splits');
+  const card = await screen.findByRole('region', { name: 'by-patient@1' });
+  expect(within(card).getByRole('radio', { name: 'numpy' })).toBeChecked();
+  expect(within(card).getByText(/demo@1/)).toHaveTextContent('output="numpy"');
+});
+
+test('all split cards follow one choice of torch or numpy', async () => {
+  database.splits = [makeSplit(), makeSplit({ id: uuid(34), name: 'other', is_default: false })];
+  const { user } = renderApp('/datasets/demo/splits');
+  const first = await screen.findByRole('region', { name: 'by-patient@1' });
+  const second = await screen.findByRole('region', { name: 'other@1' });
+  await user.click(within(first).getByRole('radio', { name: 'numpy' }));
+  expect(within(second).getByText(/demo@1/)).toHaveTextContent('output="numpy"');
+});
+
 test('versions are listed with digest, and tabs lead from one to the other', async () => {
   const { user, router } = renderApp('/datasets/demo');
   await user.click(await screen.findByRole('tab', { name: 'Versions' }));

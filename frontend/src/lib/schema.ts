@@ -21,3 +21,15 @@ export function columnsOf(schema: { columns?: readonly RawColumn[] } | undefined
     values,
   }));
 }
+
+interface RawSchema {
+  fields?: readonly { name: string; kind: string }[];
+  columns?: readonly RawColumn[];
+}
+
+/** What a training loop takes from a batch: the picture, and the label if there is one. */
+export function batchNames(schema: RawSchema): string[] {
+  const image = schema.fields?.find(({ kind }) => kind === 'image')?.name ?? 'image';
+  const label = columnsOf(schema).find(({ role }) => role === 'label')?.name;
+  return label === undefined ? [image] : [image, label];
+}

@@ -21,3 +21,16 @@ test('the training lines are four, and pin version and split', () => {
 test('a validation subset is not shuffled', () => {
   expect(loaderSnippet({ dataset: 'demo', subset: 'val' })).not.toContain('shuffle');
 });
+
+test('the lines for numpy say so, and nothing else changes', () => {
+  const torch = loaderSnippet({ dataset: 'demo', subset: 'train' });
+  expect(loaderSnippet({ dataset: 'demo', subset: 'train', output: 'torch' })).toBe(torch);
+  expect(loaderSnippet({ dataset: 'demo', subset: 'train', output: 'numpy' })).toBe(
+    torch.replace('shuffle=True)', 'shuffle=True, output="numpy")'),
+  );
+});
+
+test('a column that is named like a word of Python can be taken from the batch', () => {
+  const code = loaderSnippet({ dataset: 'demo', subset: 'val', names: ['image', 'class'] });
+  expect(code).toContain('    image, class_ = batch["image"], batch["class"]');
+});

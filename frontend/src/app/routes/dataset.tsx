@@ -17,7 +17,7 @@ import { versionsQuery } from '@/features/versions/api/versions';
 import { VersionTable } from '@/features/versions/components/version-table';
 import { useDatasetSearch } from '@/app/use-dataset-search';
 import { formatBytes, formatQuantity } from '@/lib/format';
-import { columnsOf } from '@/lib/schema';
+import { batchNames, columnsOf } from '@/lib/schema';
 import classes from './dataset.module.css';
 
 const TAB_NAMES = {
@@ -58,7 +58,6 @@ function DatasetPage({ dataset }: { dataset: Dataset }) {
   const { slug, schema } = dataset;
   const columns = columnsOf(schema);
   const image = schema.fields?.find(({ kind }) => kind === 'image')?.name ?? 'image';
-  const label = columns.find(({ role }) => role === 'label')?.name;
   const openTab = (value: string | null) => {
     const next = datasetTabs.find((known) => known === value);
     void navigate({
@@ -116,7 +115,7 @@ function DatasetPage({ dataset }: { dataset: Dataset }) {
           <VersionTable slug={slug} latestVersion={dataset.latest_version} />
         </Tabs.Panel>
         <Tabs.Panel value="snippet" className={classes.panel}>
-          <SnippetPanel slug={slug} names={label === undefined ? [image] : [image, label]} />
+          <SnippetPanel slug={slug} names={batchNames(schema)} />
         </Tabs.Panel>
       </Tabs>
       <AddDataDialog

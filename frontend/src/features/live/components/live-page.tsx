@@ -1,7 +1,6 @@
 import { Button, Group, SegmentedControl, Skeleton, Stack, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
-import { CodeBlock } from '@/components/code-block';
+import { type ReactNode, useState } from 'react';
 import { EmptyState } from '@/components/empty-state';
 import { LiveIcon } from '@/components/icons';
 import { PageHeader } from '@/components/page-header';
@@ -11,7 +10,6 @@ import { type Run, runQuery, runsQuery } from '@/features/live/api/runs';
 import { EndedRuns } from '@/features/live/components/ended-runs';
 import { RunCard } from '@/features/live/components/run-card';
 import { formatAgo } from '@/lib/format';
-import { loaderSnippet } from '@/lib/snippet';
 import { useNow } from '@/lib/use-now';
 
 const WINDOWS = [1, 5, 15, 60].map((minutes) => ({
@@ -20,7 +18,13 @@ const WINDOWS = [1, 5, 15, 60].map((minutes) => ({
 }));
 const OPEN_CARDS = 3;
 
-export function LivePage({ runId }: { runId?: string | undefined }) {
+interface LivePageProps {
+  runId?: string | undefined;
+  /** Shown while no loader runs. */
+  howToStart: ReactNode;
+}
+
+export function LivePage({ runId, howToStart }: LivePageProps) {
   const [minutes, setMinutes] = useState('5');
   const [frozen, setFrozen] = useState<Run[] | null>(null);
   const list = useQuery(runsQuery);
@@ -73,6 +77,7 @@ export function LivePage({ runId }: { runId?: string | undefined }) {
           minutes={Number(minutes)}
           isPaused={frozen !== null}
           isSingle={runId !== undefined}
+          howToStart={howToStart}
         />
       )}
     </>
@@ -84,14 +89,19 @@ interface RunCardsProps {
   minutes: number;
   isPaused: boolean;
   isSingle: boolean;
+  howToStart: ReactNode;
 }
 
-function RunCards({ runs, minutes, isPaused, isSingle }: RunCardsProps) {
+function RunCards({ runs, minutes, isPaused, isSingle, howToStart }: RunCardsProps) {
   const going = runs.filter(({ state }) => isSingle || state === 'running' || state === 'silent');
   const ended = runs.filter((run) => !going.includes(run));
   return (
     <Stack gap="md">
-      {going.length === 0 && <StartOne />}
+      {going.length === 0 && (
+        <EmptyState title="No loader is running" icon={<LiveIcon size={28} />}>
+          {howToStart}
+        </EmptyState>
+      )}
       {going.map((run, index) => (
         <RunCard
           key={run.id}
@@ -103,20 +113,6 @@ function RunCards({ runs, minutes, isPaused, isSingle }: RunCardsProps) {
       ))}
       {ended.length > 0 && <EndedRuns runs={ended} />}
     </Stack>
-  );
-}
-
-function StartOne() {
-  return (
-    <EmptyState title="No loader is running" icon={<LiveIcon size={28} />}>
-      <Text size="sm" c="dimmed">
-        Start one: these lines stream the demo dataset, and this page moves by itself.
-      </Text>
-      <CodeBlock
-        label="training lines"
-        code={loaderSnippet({ dataset: 'demo', subset: 'train', names: ['image'] })}
-      />
-    </EmptyState>
   );
 }
 

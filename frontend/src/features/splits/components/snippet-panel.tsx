@@ -4,10 +4,11 @@ import { useState } from 'react';
 import { AppLink } from '@/components/app-link';
 import { CodeBlock } from '@/components/code-block';
 import { EmptyState } from '@/components/empty-state';
+import { LoaderSnippet } from '@/components/loader-snippet';
 import { Panel } from '@/components/panel';
 import { ProblemAlert } from '@/components/problem-alert';
 import { splitsQuery } from '@/features/splits/api/splits';
-import { loaderSnippet } from '@/lib/snippet';
+import { useSnippetOutput } from '@/lib/use-snippet-output';
 
 interface SnippetPanelProps {
   slug: string;
@@ -19,6 +20,7 @@ export function SnippetPanel({ slug, names }: SnippetPanelProps) {
   const [splitId, setSplitId] = useState<string | null>(null);
   const [subsetName, setSubsetName] = useState<string | null>(null);
   const [batchSize, setBatchSize] = useState<number | string>(256);
+  const [output] = useSnippetOutput();
   if (splits.isError) {
     return <ProblemAlert error={splits.error} onRetry={() => void splits.refetch()} />;
   }
@@ -36,15 +38,6 @@ export function SnippetPanel({ slug, names }: SnippetPanelProps) {
       </EmptyState>
     );
   }
-  const code = loaderSnippet({
-    dataset: slug,
-    version: split.version,
-    split: split.name,
-    splitNumber: split.number,
-    subset: subset.name,
-    batchSize: Number(batchSize) || 1,
-    names,
-  });
   return (
     <Stack gap="md">
       <Panel>
@@ -77,7 +70,18 @@ export function SnippetPanel({ slug, names }: SnippetPanelProps) {
               onChange={setBatchSize}
             />
           </Group>
-          <CodeBlock code={code} label="training lines" />
+          <LoaderSnippet
+            label="training lines"
+            target={{
+              dataset: slug,
+              version: split.version,
+              split: split.name,
+              splitNumber: split.number,
+              subset: subset.name,
+              batchSize: Number(batchSize) || 1,
+              names,
+            }}
+          />
           <Text size="sm" c="dimmed">
             The version and the split are pinned: these lines give the same samples at any later
             time. The loader shows up under{' '}
@@ -100,7 +104,7 @@ export function SnippetPanel({ slug, names }: SnippetPanelProps) {
           </Text>
           <CodeBlock
             label="environment"
-            code={`pip install "penstock[torch]"\nexport PENSTOCK_URL=${window.location.origin}\nexport PENSTOCK_TOKEN=pst_...`}
+            code={`pip install ${output === 'torch' ? '"penstock[torch]"' : 'penstock'}\nexport PENSTOCK_URL=${window.location.origin}\nexport PENSTOCK_TOKEN=pst_...`}
           />
         </Stack>
       </Panel>

@@ -1,7 +1,7 @@
 import { Group, Text, Title } from '@mantine/core';
-import { CodeBlock } from '@/components/code-block';
 import { Digest } from '@/components/digest';
 import { AlertIcon, CheckIcon } from '@/components/icons';
+import { LoaderSnippet } from '@/components/loader-snippet';
 import { Panel } from '@/components/panel';
 import { StatusBadge } from '@/components/status-badge';
 import { TimeAgo } from '@/components/time-ago';
@@ -9,7 +9,6 @@ import type { Split } from '@/features/splits/api/splits';
 import { SubsetTable } from '@/features/splits/components/subset-table';
 import { leakageProof } from '@/features/splits/leakage';
 import { formatQuantity } from '@/lib/format';
-import { loaderSnippet } from '@/lib/snippet';
 import classes from './split-card.module.css';
 
 interface SplitCardProps {
@@ -61,16 +60,16 @@ export function SplitCard({ split, labelName, labelValues, fieldName }: SplitCar
           {recipeLine(split)}
         </Text>
         {split.subsets[0] !== undefined && (
-          <CodeBlock
+          <LoaderSnippet
             label={`training lines for ${split.name}`}
-            code={loaderSnippet({
+            target={{
               dataset: split.dataset,
               version: split.version,
               split: split.name,
               splitNumber: split.number,
               subset: split.subsets[0].name,
               names,
-            })}
+            }}
           />
         )}
       </div>
