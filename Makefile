@@ -10,8 +10,7 @@ TOOLS := $(CURDIR)/build/tools
 UV := $(TOOLS)/bin/uv
 PY := $(CURDIR)/.venv/bin/python
 TEST_PY := $(CURDIR)/.venv-test/bin/python
-DATA_FOLDER ?= $(CURDIR)/.data
-PORT ?= 8080
+DATA_FOLDER ?= $(or $(PENSTOCK_DATA_FOLDER),$(CURDIR)/.data)
 TESTS ?=
 
 SDK_SOURCES := $(shell find sdk/rust sdk/Cargo.toml sdk/Cargo.lock sdk/pyproject.toml sdk/penstock_build.py -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.py' \) 2>/dev/null)
@@ -21,17 +20,17 @@ say = @printf '\033[1m== %s\033[0m\n' "$(1)"
 
 .PHONY: help run test soak check bench services openapi screenshots clean lock
 .PHONY: check-python check-rust check-page check-generated
-.PHONY: test-core test-page test-fast test-services test-platform test-engine
+.PHONY: test-tools test-core test-page test-fast test-services test-platform test-engine
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 	@printf 'bench-<name>    one benchmark: %s\n' "$$(ls tests/bench | sed -nE 's/^bench_(.*)\.py$$/\1/p' | tr '\n' ' ')"
 
-run: .venv/.server frontend/dist/.built ## set everything up and start Penstock with the demo dataset (PORT=8080, DATA_FOLDER=.data)
+run: .venv/.server frontend/dist/.built ## set everything up and start Penstock with the demo dataset (PORT=8080, DATA_FOLDER=.data; every PENSTOCK_ variable counts)
 	$(call say,starting Penstock (Ctrl-C stops it))
-	@PENSTOCK_DATA_FOLDER="$(DATA_FOLDER)" exec .venv/bin/penstock up --demo --port $(PORT)
+	@PENSTOCK_DATA_FOLDER="$(DATA_FOLDER)" exec .venv/bin/penstock up --demo$(if $(PORT), --port $(PORT))
 
-test: test-core test-page test-fast test-services ## every test, on real services that it fetches and starts itself
+test: test-tools build/.services test-core test-page test-fast test-services ## every test, on real services that it fetches and starts itself
 
 soak: .venv-test/.server build/.services ## the long forms of the tests, with full counts
 	$(call say,soak: full repetition counts)
@@ -146,7 +145,11 @@ check-generated: .venv-test/.server frontend/node_modules/.installed
 SECOND_CHANCE := --reruns 1 --reruns-delay 5
 
 PLATFORM_TESTS := tests/integration/catalog tests/integration/data tests/integration/jobs \
-  tests/fault/test_local_worker.py tests/fault/test_worker_faults.py tests/e2e
+  tests/fault/test_local_worker.py tests/fault/test_frozen_local_worker.py tests/fault/test_worker_faults.py tests/e2e
+
+# What is missing is said before minutes are spent on what is there.
+test-tools:
+	@scripts/require.sh python rust node java
 
 test-core: .venv-test/.server
 	$(call say,test: native core and relay)

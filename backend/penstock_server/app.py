@@ -14,6 +14,8 @@ from prometheus_client import CollectorRegistry
 from penstock_server.api.error_handlers import PROBLEM_RESPONSES, Problem, install
 from penstock_server.api.middleware import BodyLimitMiddleware, RequestMiddleware, SecurityHeadersMiddleware
 from penstock_server.api.page import PageApp, find_page_folder
+from penstock_server.api.probes import Probes
+from penstock_server.api.rate_limits import RateLimitHeadersMiddleware, RateLimits
 from penstock_server.api.routes import include_routers
 from penstock_server.api.security import Authenticator, SessionCookie
 from penstock_server.composition import Services, build_services
@@ -50,6 +52,8 @@ def create_app(settings: Settings, *, services: Services | None = None) -> FastA
     app.state.cookies = SessionCookie(settings.server)
     app.state.authenticator = Authenticator(parts.catalog, app.state.cookies)
     app.state.registry = CollectorRegistry()
+    app.state.probes = Probes()
+    app.state.rate_limits = RateLimits(settings.limits, is_behind_proxy=settings.server.public_url is not None)
     app.state.stopping = asyncio.Event()
     install(app)
     include_routers(app)
@@ -60,6 +64,7 @@ def create_app(settings: Settings, *, services: Services | None = None) -> FastA
         max_bytes=settings.server.max_body_bytes,
         progress_seconds=settings.server.body_timeout_seconds,
     )
+    app.add_middleware(RateLimitHeadersMiddleware)
     app.add_middleware(RequestMiddleware, registry=app.state.registry)
     app.add_middleware(SecurityHeadersMiddleware, is_https=settings.server.url.startswith("https://"))
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it

@@ -86,6 +86,7 @@ class StoreSettings(_Group):
     kind: Literal["lmdb", "cql"] = "lmdb"
     path: Path | None = None
     contact_points: Annotated[list[str], NoDecode] = Field(default_factory=list)
+    public_contact_points: Annotated[list[str], NoDecode] = Field(default_factory=list)
     local_dc: str = "datacenter1"
     replication_factor: Annotated[int, Field(ge=1)] = 3
     username: str | None = None
@@ -94,7 +95,7 @@ class StoreSettings(_Group):
     reader_password: Annotated[str | None, Field(repr=False)] = None
     ca_file: Path | None = None
 
-    @field_validator("contact_points", mode="before")
+    @field_validator("contact_points", "public_contact_points", mode="before")
     @classmethod
     def _split_points(cls, value: object) -> object:
         return _listed(value)
@@ -104,7 +105,8 @@ class StoreSettings(_Group):
         problems = []
         if self.kind == "cql" and not self.contact_points:
             problems.append("kind 'cql' needs contact_points, for example 127.0.0.1:9042,127.0.0.2:9042")
-        problems.extend(f"contact point {p!r} is not host:port" for p in self.contact_points if not _is_address(p))
+        points = [*self.contact_points, *self.public_contact_points]
+        problems.extend(f"contact point {point!r} is not host:port" for point in points if not _is_address(point))
         if (self.username is None) != (self.password is None):
             problems.append("username and password belong together; set both or none")
         if (self.reader_username is None) != (self.reader_password is None):
@@ -160,6 +162,14 @@ class AuthSettings(_Group):
     code_minutes: Annotated[float, Field(gt=0, le=60)] = 10
 
 
+class LimitSettings(_Group):
+    """Far above what the page and a cluster's loaders need: they stop a script that has gone wild."""
+
+    requests_per_minute: Annotated[int, Field(ge=1)] = 60_000
+    refused_per_minute: Annotated[int, Field(ge=1)] = 600
+    failed_logins_per_minute: Annotated[int, Field(ge=1)] = 30
+
+
 class LogSettings(_Group):
     level: Literal["debug", "info", "warning", "error"] | None = None
     format: Literal["json", "console"] = "console"
@@ -191,6 +201,7 @@ class Settings(BaseSettings):
     events: EventsSettings = Field(default_factory=EventsSettings)
     ingest: IngestSettings = Field(default_factory=IngestSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
     @model_validator(mode="after")

@@ -3,14 +3,14 @@
 import sys
 
 from penstock_server.settings import SettingsInvalid, load_settings
+from penstock_workers.starting import refuse
 
 
 def main() -> int:
     try:
         kind = load_settings().queue.kind
     except SettingsInvalid as error:
-        sys.stderr.write("".join(f"penstock: {problem}\n" for problem in error.problems))
-        return 2
+        return refuse(error, is_json="--json" in sys.argv)
     if kind == "celery":
         from penstock_workers.app import main as run_celery
 

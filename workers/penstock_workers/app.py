@@ -18,6 +18,8 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
 from penstock_server.composition import Services, build_services
+from penstock_server.db import Catalog
+from penstock_server.db.migrations import CatalogUnusable
 from penstock_server.jobs.celery_queue import CeleryQueue, celery_settings
 from penstock_server.jobs.names import RUN_JOB
 from penstock_server.logging import configure_logging
@@ -25,6 +27,7 @@ from penstock_server.settings import Settings, SettingsInvalid, load_settings
 from penstock_workers.housekeeping import Housekeeping
 from penstock_workers.runner import Runner
 from penstock_workers.settings import WorkerSettings, load_worker_settings
+from penstock_workers.starting import refuse, wait_for_catalog
 from penstock_workers.tasks import job_tasks
 
 _log = structlog.get_logger(__name__)
@@ -120,12 +123,22 @@ def create_celery(settings: Settings, worker: WorkerSettings | None = None) -> C
 def main() -> int:
     """Runs a worker until it is told to stop; a warm stop lets the shards under way end."""
     try:
-        celery = create_celery(load_settings())
-    except SettingsInvalid as error:
-        sys.stderr.write("".join(f"penstock: {problem}\n" for problem in error.problems))
-        return 2
+        settings = load_settings()
+        celery = create_celery(settings)
+        _require_catalog(settings)
+    except (SettingsInvalid, CatalogUnusable) as error:
+        return refuse(error, is_json="--json" in sys.argv)
     celery.worker_main(["worker", "--pool=prefork", "--without-gossip", "--without-mingle", "--loglevel=INFO"])
     return 0
+
+
+def _require_catalog(settings: Settings) -> None:
+    catalog = Catalog(settings.catalog.url)
+    try:
+        wait_for_catalog(catalog, stopping=threading.Event())
+    finally:
+        # Before the fork: a connection must not be shared with the children.
+        catalog.close()
 
 
 @cache

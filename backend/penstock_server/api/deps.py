@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Request
 from fastapi.concurrency import run_in_threadpool
 
+from penstock_server.api.rate_limits import RateLimits
 from penstock_server.api.security import Authenticator
 from penstock_server.composition import Services
 from penstock_server.db import UnitOfWork
 from penstock_server.domain.audit.service import AuditTrail
 from penstock_server.domain.idempotency import Idempotency
+from penstock_server.errors import Unauthenticated
 from penstock_server.policy import AUDITED_ACTIONS, Action, Actor, require
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,13 +32,26 @@ def services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(services)]
 
 
+def rate_limits(request: Request) -> RateLimits:
+    found: RateLimits = request.app.state.rate_limits
+    return found
+
+
+RateLimitsDep = Annotated[RateLimits, Depends(rate_limits)]
+
+
 @cache
 def authorize(name: Action) -> Callable[[Request], Awaitable[Actor]]:
-    """A dependency that gives the actor when it may do `name`, and answers 401 or 403 when not."""
+    """A dependency that gives the actor when it may do `name`, and answers 401, 403 or 429 when not."""
 
     async def actor_of(request: Request) -> Actor:
         authenticator: Authenticator = request.app.state.authenticator
-        actor = await authenticator.actor_of(request)
+        try:
+            actor = await authenticator.actor_of(request)
+        except Unauthenticated:
+            rate_limits(request).charge_stranger(request)
+            raise
+        rate_limits(request).charge_actor(request, actor)
         require(actor, name)
         request.state.actor, request.state.action = actor, name
         return actor

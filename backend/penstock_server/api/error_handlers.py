@@ -111,7 +111,7 @@ def _on_server_error(request: Request, error: Exception) -> Response:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status in {429, 503}:
-        headers["Retry-After"] = _RETRY_SECONDS
+        headers["Retry-After"] = str(error.context.get("retry_after_seconds", _RETRY_SECONDS))
     return problem(
         request_id_of(request),
         error.status,

@@ -4,33 +4,40 @@ Imports stay inside the functions: `penstock datasets` must not pay for the serv
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 
 def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    up = subparsers.add_parser("up", help="run Penstock on this machine: server, worker and page")
+    up = _add(subparsers, "up", _up, "run Penstock on this machine: server, worker and page")
     up.add_argument("--demo", action="store_true", help="also make and ingest the demo dataset")
     up.add_argument("--host", help="address to listen on (default 127.0.0.1, this machine only)")
     up.add_argument("--port", type=int, help="port of the page and the API (default 8080; 0 takes a free one)")
     up.add_argument("--data-folder", type=Path, help="where everything is kept (default ~/.local/share/penstock)")
     up.add_argument("--api-only", action="store_true", help="start no worker; `penstock worker` runs elsewhere")
-    up.set_defaults(handler=_up)
 
-    demo = subparsers.add_parser("demo", help="make the demo dataset on the running server")
-    demo.add_argument("--json", action="store_true", help="print the result as JSON")
-    demo.set_defaults(handler=_demo)
+    _add(subparsers, "demo", _demo, "make the demo dataset on the running server")
 
-    worker = subparsers.add_parser("worker", help="run a worker only (local or Celery, as the settings say)")
+    worker = _add(subparsers, "worker", _worker, "run a worker only (local or Celery, as the settings say)")
     worker.add_argument("--data-folder", type=Path, help="folder of the embedded catalog and store")
-    worker.set_defaults(handler=_worker)
 
-    migrate = subparsers.add_parser("migrate", help="bring the catalog to the shape this version needs")
+    migrate = _add(subparsers, "migrate", _migrate, "bring the catalog to the shape this version needs")
     migrate.add_argument("--data-folder", type=Path, help="folder of the embedded catalog")
-    migrate.set_defaults(handler=_migrate)
 
-    link = subparsers.add_parser("login-link", help="print a new one-time link to the page")
+    link = _add(subparsers, "login-link", _login_link, "print a new one-time link to the page")
     link.add_argument("--data-folder", type=Path, help="folder of the embedded catalog")
-    link.set_defaults(handler=_login_link)
+
+
+def _add(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    handler: Callable[[argparse.Namespace], int],
+    summary: str,
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="print JSON, also when it is refused")
+    parser.set_defaults(handler=handler)
+    return parser
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -42,6 +49,7 @@ def _up(arguments: argparse.Namespace) -> int:
         data_folder=arguments.data_folder,
         is_demo=arguments.demo,
         has_worker=not arguments.api_only,
+        is_json=arguments.json,
     )
 
 
@@ -54,16 +62,16 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _worker(arguments: argparse.Namespace) -> int:
     from penstock_server.commands.maintenance import run_worker
 
-    return run_worker(data_folder=arguments.data_folder)
+    return run_worker(data_folder=arguments.data_folder, is_json=arguments.json)
 
 
 def _migrate(arguments: argparse.Namespace) -> int:
     from penstock_server.commands.maintenance import run_migrate
 
-    return run_migrate(data_folder=arguments.data_folder)
+    return run_migrate(data_folder=arguments.data_folder, is_json=arguments.json)
 
 
 def _login_link(arguments: argparse.Namespace) -> int:
     from penstock_server.commands.maintenance import run_login_link
 
-    return run_login_link(data_folder=arguments.data_folder)
+    return run_login_link(data_folder=arguments.data_folder, is_json=arguments.json)

@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from penstock_server.commands.console import CommandRefused
 from penstock_server.db import Catalog
-from penstock_server.db.migrations import CatalogTooNew, migrate
+from penstock_server.db.migrations import CatalogUnusable, migrate, require_current
 from penstock_server.domain.projects.service import ProjectService
 from penstock_server.domain.tokens.service import TokenService
 from penstock_server.domain.users.service import NewCode, UserService
@@ -26,7 +26,16 @@ class FirstRows:
 def migrate_or_refuse(catalog: Catalog) -> bool:
     try:
         return migrate(catalog)
-    except CatalogTooNew as error:
+    except CatalogUnusable as error:
+        raise CommandRefused(str(error)) from None
+    except SQLAlchemyError as error:
+        raise _unreachable(catalog, error) from None
+
+
+def require_current_or_refuse(catalog: Catalog) -> None:
+    try:
+        require_current(catalog)
+    except CatalogUnusable as error:
         raise CommandRefused(str(error)) from None
     except SQLAlchemyError as error:
         raise _unreachable(catalog, error) from None

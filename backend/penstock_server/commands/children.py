@@ -1,4 +1,4 @@
-"""Child processes of `penstock up`: the worker, started again when it dies, and the maker of the demo."""
+"""Child processes of `penstock up`: the worker, started again when it dies or freezes, and the maker of the demo."""
 
 import contextlib
 import os
@@ -7,17 +7,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import structlog
 
+from penstock_server.child import SIGN_SECONDS
+from penstock_server.commands.lifeline import Lifeline
 from penstock_server.settings import Settings
 
 FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 30.0
+# With FROZEN_SECONDS and a start it stays below 30 s, in which the work of a lost worker is to be taken over.
+LONGEST_PAUSE_SECONDS = 10.0
 # A child that lived this long was healthy: the next pause is short again.
 HEALTHY_SECONDS = 30.0
 STOP_SECONDS = 2.0
+# Silence of a kept child: it is doubted first, and then killed. Before its first sign it may load for longer.
+DOUBTED_SECONDS = 3.0
+FROZEN_SECONDS = 10.0
+LOADING_SECONDS = 60.0
 
 _log = structlog.get_logger(__name__)
 
@@ -34,17 +41,23 @@ def child_environment(settings: Settings, more: Mapping[str, str] | None = None)
 
 
 class Child:
-    """A module that runs as a process of its own and never outlives this one."""
+    """A module that runs as a process of its own and never outlives this one.
+
+    One that is kept gives signs of life and is started again whenever it has ended or given none for too long.
+    """
 
     def __init__(
-        self, name: str, module: str, *, environment: Mapping[str, str], arguments: Sequence[str] = (), is_kept: bool
+        self, name: str, module: str, *, environment: Mapping[str, str], is_kept: bool, is_on_stderr: bool = False
     ) -> None:
         self._name = name
-        self._command = [sys.executable, "-m", "penstock_server.child", str(os.getpid()), module, *arguments]
+        self._command = [sys.executable, "-m", "penstock_server.child", str(os.getpid()), module]
         self._environment = dict(environment)
         self._is_kept = is_kept
+        self._stdout = sys.stderr.fileno() if is_on_stderr else None
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_begun = False
+        self._silent_seconds = 0.0
         self._lock = threading.Lock()
         # The process is bound to the thread that made it: this thread lives as long as the child is wanted.
         self._thread = threading.Thread(target=self._watch, name=f"watch-{name}", daemon=True)
@@ -53,6 +66,17 @@ class Child:
     def pid(self) -> int | None:
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
+
+    @property
+    def problem(self) -> str | None:
+        """None while a kept child runs and gives signs of life, else what is wrong with it."""
+        if self.pid is None:
+            return f"the {self._name} does not run; it is started again in a moment"
+        if not self._has_begun:
+            return f"the {self._name} is still starting"
+        if self._silent_seconds >= DOUBTED_SECONDS:
+            return f"the {self._name} has given no sign of life for {self._silent_seconds:.0f} s"
+        return None
 
     def start(self) -> None:
         self._thread.start()
@@ -94,11 +118,34 @@ class Child:
             pause_seconds = min(pause_seconds * 2, LONGEST_PAUSE_SECONDS)
 
     def _run_once(self) -> int:
-        with self._lock:
-            if self._stopping.is_set():
-                return 0
-            # A group of its own: Ctrl-C in the terminal reaches the server alone, which stops its children in order.
-            self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, process_group=0
-            )
-        return self._process.wait()
+        with Lifeline() as lifeline:
+            with self._lock:
+                if self._stopping.is_set():
+                    return 0
+                self._has_begun, self._silent_seconds = False, 0.0
+                # A group of its own: Ctrl-C in a terminal reaches the server alone, which stops its children in order.
+                self._process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
+                    [*self._command, *(lifeline.child_arguments if self._is_kept else ())],
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._stdout,
+                    pass_fds=[lifeline.child_handle] if self._is_kept else [],
+                    process_group=0,
+                )
+            lifeline.hand_over()
+            if self._is_kept:
+                self._end_when_frozen(self._process, lifeline)
+            return self._process.wait()
+
+    def _end_when_frozen(self, process: subprocess.Popen[bytes], lifeline: Lifeline) -> None:
+        """Returns when the child has ended, or has been killed because it gave no sign of life."""
+        while (heard := lifeline.listen(SIGN_SECONDS)) != "end":
+            if heard == "sign":
+                self._has_begun, self._silent_seconds = True, 0.0
+                continue
+            # Counted in looks, not by the clock: when this process slept too (a paused machine), nobody was silent.
+            self._silent_seconds += SIGN_SECONDS
+            if self._silent_seconds >= (FROZEN_SECONDS if self._has_begun else LOADING_SECONDS):
+                _log.error("child.frozen", child=self._name, pid=process.pid, silent_seconds=self._silent_seconds)
+                self._signal(signal.SIGKILL)
+                return

@@ -1,27 +1,32 @@
-"""What commands say to people, and how they end."""
+"""What commands say to people and to programs, and how they are refused."""
 
-import sys
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock import ConfigError, PenstockError
 from penstock_server.settings import Settings, SettingsInvalid, load_settings
 
-EXIT_FAILED = 1
-EXIT_SETTINGS = 2
-EXIT_INTERRUPTED = 130
 
-
-class CommandRefused(Exception):
+class CommandRefused(PenstockError):
     """A command cannot go on; the message says what is wrong and what to do."""
 
-
-def say(message: str) -> None:
-    print(message, flush=True)
+    code = "command.refused"
 
 
-def complain(message: str) -> None:
-    print(f"penstock: {message}", file=sys.stderr, flush=True)
+class SettingsRefused(ConfigError):
+    """The settings cannot be used; the message lists every problem."""
+
+    code = "settings.invalid"
+
+    def __init__(self, invalid: SettingsInvalid) -> None:
+        super().__init__("\n  - ".join(["these settings cannot be used:", *invalid.problems]))
+
+
+def tell(sentence: str, document: Mapping[str, object], *, is_json: bool) -> None:
+    """One line on stdout: the sentence for people, the document for programs."""
+    print(json.dumps(document) if is_json else sentence, flush=True)
 
 
 def with_settings(
@@ -31,7 +36,7 @@ def with_settings(
     host: str | None = None,
     port: int | None = None,
 ) -> int:
-    """Runs a command with its settings; every known failure is one clear message and an exit code."""
+    """Runs a command with its settings; the `penstock` program turns what is raised into words and an exit code."""
     overrides: dict[str, Any] = {}
     if data_folder is not None:
         overrides["data_folder"] = data_folder
@@ -40,14 +45,5 @@ def with_settings(
     try:
         settings = load_settings(**overrides)
     except SettingsInvalid as error:
-        complain("these settings cannot be used:")
-        for problem in error.problems:
-            print(f"  - {problem}", file=sys.stderr)
-        return EXIT_SETTINGS
-    try:
-        return command(settings)
-    except CommandRefused as error:
-        complain(str(error))
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        raise SettingsRefused(error) from None
+    return command(settings)

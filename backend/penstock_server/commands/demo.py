@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock_server.commands.console import EXIT_FAILED, EXIT_INTERRUPTED, CommandRefused, complain, say
+from penstock._cli import main
+from penstock_server.commands.console import CommandRefused, SettingsRefused, tell
 from penstock_server.discovery import read_discovery
 from penstock_server.settings import Settings, SettingsInvalid, load_settings
 
@@ -25,15 +26,9 @@ print(json.dumps({"dataset": demo.DEMO_DATASET, "description": demo.DEMO_DESCRIP
 """
 
 
-def run(*, is_json: bool = False) -> int:
-    try:
-        made = make()
-    except (CommandRefused, penstock.PenstockError) as error:
-        complain(str(error))
-        return EXIT_FAILED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    say(json.dumps(made) if is_json else _sentence(made))
+def run(*, is_json: bool) -> int:
+    made = make()
+    tell(_sentence(made), made, is_json=is_json)
     return 0
 
 
@@ -42,7 +37,7 @@ def make() -> dict[str, Any]:
     try:
         settings = load_settings()
     except SettingsInvalid as error:
-        raise CommandRefused(f"these settings cannot be used: {error}") from None
+        raise SettingsRefused(error) from None
     folder = _data_folder(settings) / "demo"
     plan = _make_pictures(folder)
     with penstock.Client() as client:
@@ -94,4 +89,4 @@ def _sentence(made: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(main(["demo"]))

@@ -4,16 +4,18 @@ import os
 import signal
 import socket
 from contextlib import ExitStack
+from dataclasses import replace
 
 import structlog
 
 from penstock_server.app import create_app
 from penstock_server.commands.catalog_start import FirstRows, ensure_first_rows, migrate_or_refuse
 from penstock_server.commands.children import Child, child_environment
-from penstock_server.commands.console import say
+from penstock_server.commands.console import tell
 from penstock_server.composition import Services, build_services
 from penstock_server.discovery import Discovery, remove_discovery, write_discovery
 from penstock_server.errors import ServerError
+from penstock_server.jobs.queue import LocalQueue
 from penstock_server.logging import configure_logging
 from penstock_server.serving import HttpServer
 from penstock_server.settings import Settings
@@ -21,7 +23,7 @@ from penstock_server.settings import Settings
 _log = structlog.get_logger(__name__)
 
 
-def serve(settings: Settings, listener: socket.socket, *, is_demo: bool, has_worker: bool) -> None:
+def serve(settings: Settings, listener: socket.socket, *, is_demo: bool, has_worker: bool, is_json: bool) -> None:
     """Runs until a signal ends it."""
     configure_logging(settings.log)
     with ExitStack() as stack:
@@ -31,7 +33,15 @@ def serve(settings: Settings, listener: socket.socket, *, is_demo: bool, has_wor
         rows = ensure_first_rows(services.catalog, code_minutes=settings.auth.code_minutes)
         _prepare_store(services, rows)
         stack.callback(remove_discovery, settings.discovery_file, pid=os.getpid())
-        _serve(services, rows, listener, _children(settings, rows, is_demo=is_demo, has_worker=has_worker))
+        children = []
+        # Celery's workers are started by whoever runs the cluster: they are many and elsewhere.
+        if has_worker and settings.queue.kind == "local":
+            worker = _worker(settings)
+            services = replace(services, queue=LocalQueue(lambda: worker.problem))
+            children.append(worker)
+        if is_demo:
+            children.append(_demo(settings, rows, is_json=is_json))
+        _serve(services, rows, listener, children, is_json=is_json)
 
 
 def _prepare_store(services: Services, rows: FirstRows) -> None:
@@ -42,16 +52,14 @@ def _prepare_store(services: Services, rows: FirstRows) -> None:
         _log.warning("store.not_ready", reason=error.detail)
 
 
-def _children(settings: Settings, rows: FirstRows, *, is_demo: bool, has_worker: bool) -> list[Child]:
-    children = []
-    # Celery's workers are started by whoever runs the cluster: they are many and elsewhere.
-    if has_worker and settings.queue.kind == "local":
-        environment = child_environment(settings)
-        children.append(Child("worker", "penstock_workers.local", environment=environment, is_kept=True))
-    if is_demo:
-        environment = child_environment(settings, {"PENSTOCK_URL": local_url(settings), "PENSTOCK_TOKEN": rows.token})
-        children.append(Child("demo", "penstock_server.commands.demo", environment=environment, is_kept=False))
-    return children
+def _worker(settings: Settings) -> Child:
+    return Child("worker", "penstock_workers.local", environment=child_environment(settings), is_kept=True)
+
+
+def _demo(settings: Settings, rows: FirstRows, *, is_json: bool) -> Child:
+    environment = child_environment(settings, {"PENSTOCK_URL": local_url(settings), "PENSTOCK_TOKEN": rows.token})
+    # A program that reads our output waits for one document, not for the demo's.
+    return Child("demo", "penstock_server.commands.demo", environment=environment, is_kept=False, is_on_stderr=is_json)
 
 
 def local_url(settings: Settings) -> str:
@@ -59,7 +67,9 @@ def local_url(settings: Settings) -> str:
     return settings.server.model_copy(update={"public_url": None}).url
 
 
-def _serve(services: Services, rows: FirstRows, listener: socket.socket, children: list[Child]) -> None:
+def _serve(
+    services: Services, rows: FirstRows, listener: socket.socket, children: list[Child], *, is_json: bool
+) -> None:
     settings = services.settings
 
     def on_started() -> None:
@@ -68,7 +78,9 @@ def _serve(services: Services, rows: FirstRows, listener: socket.socket, childre
         write_discovery(settings.discovery_file, found)
         for child in children:
             child.start()
-        say(f"Penstock is running, open {url}/login#code={rows.login_code.code} (Ctrl-C stops it)")
+        login_url = f"{url}/login#code={rows.login_code.code}"
+        document = {"url": url, "login_url": login_url, "pid": os.getpid()}
+        tell(f"Penstock is running, open {login_url} (Ctrl-C stops it)", document, is_json=is_json)
 
     def on_stopping() -> None:
         for child in children:

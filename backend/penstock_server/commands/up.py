@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock_server.commands.console import CommandRefused, say, with_settings
+from penstock_server.commands.console import CommandRefused, with_settings
 from penstock_server.commands.data_folder import owned, prepare_state_folder
 from penstock_server.settings import Settings
 
 _BACKLOG = 512
 
 
-def run(*, host: str | None, port: int | None, data_folder: Path | None, is_demo: bool, has_worker: bool) -> int:
+def run(
+    *, host: str | None, port: int | None, data_folder: Path | None, is_demo: bool, has_worker: bool, is_json: bool
+) -> int:
     return with_settings(
-        lambda settings: up(settings, is_demo=is_demo, has_worker=has_worker),
+        lambda settings: up(settings, is_demo=is_demo, has_worker=has_worker, is_json=is_json),
         data_folder=data_folder,
         host=host,
         port=port,
     )
 
 
-def up(settings: Settings, *, is_demo: bool, has_worker: bool = True) -> int:
+def up(settings: Settings, *, is_demo: bool, has_worker: bool, is_json: bool) -> int:
     prepare_state_folder(settings.state_folder)
     with owned(settings.data_folder), bound(settings) as listener:
         # Imported here: the rest of the server takes a second to load, and a refused start should be quick.
@@ -30,8 +32,9 @@ def up(settings: Settings, *, is_demo: bool, has_worker: bool = True) -> int:
 
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
-        serve(settings, listener, is_demo=is_demo, has_worker=has_worker)
-    say("Penstock has stopped.")
+        serve(settings, listener, is_demo=is_demo, has_worker=has_worker, is_json=is_json)
+    if not is_json:
+        print("Penstock has stopped.", flush=True)
     return 0
 
 

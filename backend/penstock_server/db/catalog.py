@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.orm import Session
 
 from penstock_server.db.unit import UnitOfWork
@@ -34,10 +34,6 @@ class Catalog:
         engine = self._reading_engine if is_read_only else self.engine
         session = Session(engine, expire_on_commit=False)
         return UnitOfWork(session, is_read_only=is_read_only)
-
-    def ping(self) -> None:
-        with self._reading_engine.connect() as connection:
-            connection.execute(text("SELECT 1"))
 
     def close(self) -> None:
         self.engine.dispose()

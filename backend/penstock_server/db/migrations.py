@@ -1,5 +1,6 @@
 """Brings a catalog to the shape this version of the server needs, or says why that cannot be."""
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -14,7 +15,15 @@ from penstock_server.db.catalog import Catalog
 _MIGRATION_LOCK = 0x70656E74
 
 
-class CatalogTooNew(Exception):
+class CatalogUnusable(Exception):
+    """The catalog is not of this version of the server; the message says what to do."""
+
+
+class CatalogTooOld(CatalogUnusable):
+    """The catalog is empty, or lacks what this version needs of it."""
+
+
+class CatalogTooNew(CatalogUnusable):
     """The catalog was made by a newer version; touching it could destroy what that version keeps there."""
 
     def __init__(self, revision: str, *, known: str) -> None:
@@ -34,39 +43,47 @@ def migrations_folder() -> Path:
 def migrate(catalog: Catalog) -> bool:
     """Upgrades to the newest revision; True when something changed."""
     config = _config()
-    newest = _scripts(config).get_current_head() or ""
+    newest = _known_revisions()[0]
     with catalog.engine.begin() as connection:
         if catalog.dialect == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         current = MigrationContext.configure(connection).get_current_revision()
         if current == newest:
             return False
-        _refuse_unknown(current, config, newest)
+        _refuse_unknown(current)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
     return True
 
 
 def check_current(catalog: Catalog) -> str | None:
-    """None when the catalog has the newest shape, else what to do."""
-    config = _config()
-    newest = _scripts(config).get_current_head() or ""
-    with catalog.engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    if current == newest:
+    """None when the catalog has the newest shape, else what to do; raises CatalogTooNew."""
+    with catalog.unit(is_read_only=True) as unit:
+        current = MigrationContext.configure(unit.session.connection()).get_current_revision()
+    if current == _known_revisions()[0]:
         return None
-    _refuse_unknown(current, config, newest)
-    return "the catalog is older than this version of Penstock: run `penstock migrate`"
+    _refuse_unknown(current)
+    state = "empty" if current is None else "older than this version of Penstock"
+    return f"the catalog is {state}: run `penstock migrate`, or start the server with `penstock up`, which does it too"
 
 
-def _refuse_unknown(current: str | None, config: Config, newest: str) -> None:
-    known = {script.revision for script in _scripts(config).walk_revisions()}
+def require_current(catalog: Catalog) -> None:
+    """Raises CatalogUnusable unless the catalog has exactly the shape that this version reads and writes."""
+    problem = check_current(catalog)
+    if problem is not None:
+        raise CatalogTooOld(problem)
+
+
+def _refuse_unknown(current: str | None) -> None:
+    known = _known_revisions()
     if current is not None and current not in known:
-        raise CatalogTooNew(current, known=newest)
+        raise CatalogTooNew(current, known=known[0])
 
 
-def _scripts(config: Config) -> ScriptDirectory:
-    return ScriptDirectory.from_config(config)
+@cache
+def _known_revisions() -> tuple[str, ...]:
+    """Newest first; they are files of this installation."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 def _config() -> Config:

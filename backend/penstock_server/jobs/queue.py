@@ -1,5 +1,6 @@
 """The port that wakes workers. Losing a wake-up loses nothing: every worker also looks into the catalog."""
 
+from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
@@ -18,13 +19,19 @@ class JobQueue(Protocol):
 
 
 class LocalQueue:
-    """Local workers poll the catalog twice a second, so there is nobody to wake."""
+    """Local workers poll the catalog twice a second, so there is nobody to wake.
+
+    `worker_problem` tells what is wrong with the worker when one belongs to this process; another's is its own affair.
+    """
+
+    def __init__(self, worker_problem: Callable[[], str | None] = lambda: None) -> None:
+        self._worker_problem = worker_problem
 
     def wake(self, job_id: UUID) -> None:
         del job_id
 
     def health(self) -> str | None:
-        return None
+        return self._worker_problem()
 
     def close(self) -> None:
         return None

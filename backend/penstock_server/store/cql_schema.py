@@ -12,10 +12,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cassandra import AlreadyExists, DriverException, OperationTimedOut
+from cassandra import AlreadyExists, AuthenticationFailed, DriverException, OperationTimedOut
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.policies import DCAwareRoundRobinPolicy
+from cassandra.protocol import ErrorMessage
 
 from penstock.contract.codes import ErrorCode
 from penstock_server.errors import DependencyUnavailable
@@ -26,6 +27,10 @@ SCHEMA_SECONDS = 30
 _KEYSPACE = re.compile(r"ps_[0-9a-f]{32}")
 _DC = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _ROUNDS = 200_000
+
+
+class LoginRefused(DependencyUnavailable):
+    """The store answers and does not take this user name and password."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def ensure_keyspace(settings: StoreSettings, keyspace: str) -> None:
     statements = [f"CREATE KEYSPACE IF NOT EXISTS {name} WITH replication = {replication}", *migration_statements(name)]
     with connected(settings) as session:
         for statement in statements:
-            _apply(session, statement)
+            apply(session, statement)
         role = reader_role(settings, name)
         if role is not None and settings.reader_username is None:
             _ensure_role(session, settings, role, keyspace=name)
@@ -81,11 +86,11 @@ def ensure_keyspace(settings: StoreSettings, keyspace: str) -> None:
 def _ensure_role(session: Session, settings: StoreSettings, role: ReaderRole, *, keyspace: str) -> None:
     # Name and password are ours and hex: neither can be bound in these statements.
     login = f"WITH PASSWORD = '{role.password}' AND LOGIN = true"
-    _apply(session, f"CREATE ROLE IF NOT EXISTS {role.username} {login}")
-    _apply(session, f"GRANT SELECT ON KEYSPACE {keyspace} TO {role.username}")
+    apply(session, f"CREATE ROLE IF NOT EXISTS {role.username} {login}")
+    apply(session, f"GRANT SELECT ON KEYSPACE {keyspace} TO {role.username}")
     # Cassandra refuses a second change of a password within seconds, so it is changed only when it is another.
     if not _can_log_in(settings, role):
-        _apply(session, f"ALTER ROLE {role.username} {login}")
+        apply(session, f"ALTER ROLE {role.username} {login}")
 
 
 def _can_log_in(settings: StoreSettings, role: ReaderRole) -> bool:
@@ -104,6 +109,12 @@ def connected(settings: StoreSettings) -> Iterator[Session]:
         try:
             session = cluster.connect()
         except NoHostAvailable as error:
+            if any(isinstance(reason, AuthenticationFailed) for reason in error.errors.values()):
+                raise LoginRefused(
+                    ErrorCode.STORE_UNAVAILABLE,
+                    f"the store refuses the login of {settings.username!r}: check PENSTOCK_STORE__USERNAME and "
+                    "PENSTOCK_STORE__PASSWORD",
+                ) from error
             raise _unavailable(f"no node of the store answers: {_reason(error)}") from error
         except DriverException as error:
             raise _unavailable(f"the store refused the connection: {_reason(error)}") from error
@@ -112,7 +123,8 @@ def connected(settings: StoreSettings) -> Iterator[Session]:
         cluster.shutdown()
 
 
-def _apply(session: Session, statement: str) -> None:
+def apply(session: Session, statement: str) -> None:
+    """Run one statement of the schema and wait until all nodes know of it."""
     try:
         session.execute(statement, timeout=SCHEMA_SECONDS)
         has_agreed = session.cluster.control_connection.wait_for_schema_agreement(wait_time=SCHEMA_SECONDS)
@@ -121,6 +133,9 @@ def _apply(session: Session, statement: str) -> None:
     except (NoHostAvailable, OperationTimedOut, DriverException) as error:
         # The first words only, and no cause: a role statement holds a password.
         raise _unavailable(f"{' '.join(statement.split()[:2])} failed: {_reason(error)}") from None
+    except ErrorMessage as error:
+        # Such as a syntax error, whose words repeat a part of the statement.
+        raise _unavailable(f"{' '.join(statement.split()[:2])} failed: {type(error).__name__}") from None
     if not has_agreed:
         raise _unavailable("the nodes of the store do not agree on the schema; check that all of them are up")
 

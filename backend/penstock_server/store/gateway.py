@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
+import structlog
+
 from penstock import _native
 from penstock._errors import ConfigError, SampleCorrupt, SampleMissing, StoreFull, StoreUnavailable
 from penstock.contract.codes import ErrorCode
@@ -22,6 +24,9 @@ from penstock_server.settings import StoreSettings
 from penstock_server.store.identity import machine_id
 
 _HEALTH_SECONDS = 2.0
+_CLOSE_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
 
 
 class StoreProject(Protocol):
@@ -90,14 +95,20 @@ class StoreGateway:
 
         role = reader_role(self._settings, project.keyspace)
         config = self._config(project)
+        config["contact_points"] = list(self._settings.public_contact_points or self._settings.contact_points)
         config["username"] = None if role is None else role.username
         config["password"] = None if role is None else role.password
         return {"reach": "direct", "config": config, "host": None, "reason": None}
 
-    def health(self) -> str | None:
-        """None, or what is wrong with the store."""
+    def health(self, project: StoreProject | None = None) -> str | None:
+        """None, or what is wrong with the store: of a project all that its first use needs, else that a node answers.
+
+        Anybody may ask for it, and what a store says can name its accounts: that goes to the log.
+        """
         if self._settings.kind == "lmdb":
             return self._folder_problem()
+        if project is not None:
+            return self._use_problem(project)
         opened = [store for (pid, _), store in list(self._stores.items()) if pid == os.getpid()]
         if opened:
             try:
@@ -132,11 +143,16 @@ class StoreGateway:
         return bytes(payload[field])
 
     def close(self) -> None:
-        with self._lock:
-            for (pid, _), store in self._stores.items():
+        # A store that is being opened, and does not answer, must not hold up the end of the process.
+        is_locked = self._lock.acquire(timeout=_CLOSE_SECONDS)
+        try:
+            for (pid, _), store in list(self._stores.items()):
                 if pid == os.getpid():
                     store.close()
             self._stores.clear()
+        finally:
+            if is_locked:
+                self._lock.release()
 
     def _config(self, project: StoreProject) -> dict[str, Any]:
         settings = self._settings
@@ -171,6 +187,15 @@ class StoreGateway:
             return f"the store's folder {self._folder} cannot be used: {error.strerror}"
         if not os.access(self._folder, os.W_OK):
             return f"the store's folder {self._folder} cannot be written"
+        return None
+
+    def _use_problem(self, project: StoreProject) -> str | None:
+        try:
+            with store_errors():
+                self.native(project).ping()
+        except DependencyUnavailable as error:
+            _log.warning("store.not_ready", reason=error.detail)
+            return "the store cannot be opened, or does not answer; the server's log has the reason"
         return None
 
     def _connect_problem(self) -> str | None:

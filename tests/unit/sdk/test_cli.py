@@ -54,6 +54,12 @@ def served(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 COMMANDS = [
     (["datasets", "list"], "demo"),
+    (["datasets"], "demo"),
+    (["datasets", "--url", "http://127.0.0.1:9"], "demo"),
+    (["splits"], "by-patient@1"),
+    (["jobs"], "job-1"),
+    (["jobs", "--state", "failed"], "job-1"),
+    (["tokens"], "pst_ab"),
     (["datasets", "show", "demo"], "3,000"),
     (["datasets", "create", "demo", "--description", "d"], "demo"),
     (["ingest", "demo", "/x", "--label", "tumor"], "succeeded"),
@@ -125,7 +131,7 @@ def test_failed_job_is_1(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "command",
     [["datasets", "show", "Bad Name"], ["datasets", "create", "demo", "--schema", "/nowhere.json"],
-     ["splits", "create", "demo", "s", "train"], ["splits", "create", "demo", "s", "train=x"], ["datasets"],
+     ["splits", "create", "demo", "s", "train"], ["splits", "create", "demo", "s", "train=x"], ["ingest"],
      ["datasets", "fly"], ["jobs", "list", "--state", "odd"]],
 )  # fmt: skip
 def test_wrong_usage_is_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +149,13 @@ def test_interrupt_is_130(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
 
     api.serve("GET", "/datasets", interrupted)
     assert main(["datasets", "list"]) == 130
+
+
+@pytest.mark.parametrize("group", ["datasets", "splits", "jobs", "tokens"])
+def test_help_of_a_group_is_its_own(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([group, "--help"])
+    assert "without a command: list" in capsys.readouterr().out
 
 
 def test_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,26 +120,54 @@ def test_bad_files_are_quarantined_with_a_reason_and_the_rest_goes_on(stage: Sta
 
 
 def test_too_many_bad_files_fail_the_job_and_publish_nothing(stage: Stage, folder: Path) -> None:
-    for number in range(3):
+    for number in range(9):
         (folder / "cat" / f"bad{number}.png").write_bytes(b"broken")
     job = stage.finished(folder)
     assert job.state == "failed"
     assert job.error is not None
     assert job.error.code == "ingest.too_many_bad"
-    assert "of 15 files cannot be used, more than the allowed 10%" in job.error.detail
+    assert "9 of 21 files cannot be used, more than the allowed 10%" in job.error.detail
     assert "Nothing was published" in job.error.detail
     assert job.quarantined
     assert stage.versions() == []
 
 
-def test_share_of_bad_files_is_a_setting(tmp_path: Path, folder: Path) -> None:
-    stage = open_stage(embedded_settings(tmp_path / "other", ingest={"max_bad_share": 0.5, "allowed_roots": [folder]}))
-    for number in range(3):
+@pytest.mark.parametrize(("good_count", "bad_count"), [(8, 1), (1, 8)])
+def test_few_bad_files_pass_in_a_small_folder(stage: Stage, tmp_path: Path, good_count: int, bad_count: int) -> None:
+    folder = tmp_path / "small"
+    write_pictures(folder, good_count)
+    for number in range(bad_count):
+        (folder / "cat" / f"bad{number}.png").write_bytes(b"broken")
+    job = stage.finished(folder)
+    assert (job.state, job.error) == ("succeeded", None)
+    assert job.result is not None
+    assert (job.result.sample_count, job.result.quarantined_count) == (good_count, bad_count)
+
+
+def test_bad_files_without_a_good_one_fail_the_job(stage: Stage, tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    (folder / "cat").mkdir(parents=True)
+    for number in range(2):
+        (folder / "cat" / f"bad{number}.png").write_bytes(b"broken")
+    job = stage.finished(folder)
+    assert job.error is not None
+    assert job.error.code == "ingest.too_many_bad"
+    assert "none of the 2 files can be used" in job.error.detail
+    assert stage.versions() == []
+
+
+@pytest.mark.parametrize(("share", "bad_count", "state"), [(0.5, 9, "succeeded"), (0, 1, "failed")])
+def test_share_of_bad_files_is_a_setting(
+    tmp_path: Path, folder: Path, share: float, bad_count: int, state: str
+) -> None:
+    ingest = {"max_bad_share": share, "allowed_roots": [folder]}
+    stage = open_stage(embedded_settings(tmp_path / "other", ingest=ingest))
+    for number in range(bad_count):
         (folder / "cat" / f"bad{number}.png").write_bytes(b"broken")
     job = stage.finished(folder)
     stage.services.close()
-    assert job.state == "succeeded"
-    assert len(job.quarantined) == 3
+    assert job.state == state
+    assert len(job.quarantined) == bad_count
 
 
 def test_folder_without_any_picture_fails(stage: Stage, tmp_path: Path) -> None:

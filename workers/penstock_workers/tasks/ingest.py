@@ -38,6 +38,8 @@ _log = structlog.get_logger(__name__)
 PUBLISH_TRIES = 5
 # One message for each shard up to this many: enough to bring in every worker, no flood for a large job.
 WAKE_LIMIT = 32
+# So many bad files never fail a job: in a small folder a single one is soon more than any share.
+FEW_BAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +247,14 @@ def _staged_tables(work: Work, ingest: IngestJob, table_ids: Sequence[UUID]) -> 
 
 
 def _require_few_bad(bad: int, *, listed: int, limit: float, aside: Sequence[Aside]) -> None:
-    if not bad or (bad <= listed * limit and bad < listed):
+    # A share of 0 is a demand for none at all.
+    allowed = max(listed * limit, FEW_BAD) if limit else 0
+    if not bad or (bad <= allowed and bad < listed):
         return
     first = f"; the first one: {aside[0].key}: {aside[0].reason}" if aside else ""
-    raise Permanent(
-        ErrorCode.INGEST_TOO_MANY_BAD,
-        f"{bad:,} of {listed:,} files cannot be used, more than the allowed {limit:.0%}{first}. Nothing was published; "
-        "mend or remove them, or raise PENSTOCK_INGEST__MAX_BAD_SHARE",
-        aside=aside,
-    )
+    what = f"{bad:,} of {listed:,} files cannot be used, more than the allowed {limit:.0%}"
+    remedy = "mend or remove them, or raise PENSTOCK_INGEST__MAX_BAD_SHARE"
+    if bad >= listed:
+        what, remedy = f"none of the {listed:,} files can be used", "mend them, or choose another folder"
+    detail = f"{what}{first}. Nothing was published; {remedy}"
+    raise Permanent(ErrorCode.INGEST_TOO_MANY_BAD, detail, aside=aside)

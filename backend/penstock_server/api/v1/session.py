@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response, status
 
 from penstock.contract.codes import ErrorCode
-from penstock_server.api.deps import ServicesDep, UnitDep, action, authorize
+from penstock_server.api.deps import RateLimitsDep, ServicesDep, UnitDep, action, authorize
 from penstock_server.api.security import Authenticator, SessionCookie
 from penstock_server.domain.secrets import csrf_token_of
 from penstock_server.domain.users.schemas import LoginCodeRead, SessionCreate, SessionRead, UserRead
@@ -18,11 +18,21 @@ router = APIRouter(prefix="/session", tags=["session"])
 
 @router.post("", openapi_extra=action(Action.SESSION_CREATE))
 def create_session(
-    payload: SessionCreate, request: Request, response: Response, unit: UnitDep, services: ServicesDep
+    payload: SessionCreate,
+    request: Request,
+    response: Response,
+    unit: UnitDep,
+    services: ServicesDep,
+    limits: RateLimitsDep,
 ) -> SessionRead:
     """Exchanges a one-time login code for a session cookie."""
+    limits.admit_login(request)
     hours = services.settings.auth.session_hours
-    session = UserService(unit).open_session(payload.code, hours=hours)
+    try:
+        session = UserService(unit).open_session(payload.code, hours=hours)
+    except Unauthenticated:
+        limits.charge_failed_login(request)
+        raise
     actor = Actor(session.user.id, "admin" if session.user.role == "admin" else "member")
     request.state.actor, request.state.action = actor, Action.SESSION_CREATE
     _cookies(request).set(response, session, max_age_seconds=int(hours * 3600))

@@ -65,7 +65,7 @@ def new_rows(
     for table in staged:
         checked = _checked(table, schema)
         keep = _is_new(checked, schema, parent, parts, seen)
-        kept = checked.filter(pa.array(keep))
+        kept = checked.filter(pa.array(keep, pa.bool_()))
         if kept.num_rows:
             waiting.append(kept)
         while sum(item.num_rows for item in waiting) >= MAX_PART_ROWS:

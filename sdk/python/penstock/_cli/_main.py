@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from penstock._cli import _datasets, _exits, _ingest, _jobs, _splits, _tokens
+from penstock._cli._parsing import CommandParser
 from penstock._cli._plugins import add_server_commands
 from penstock._errors import PenstockError
 from penstock._version import __version__
@@ -55,7 +56,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=CommandParser)
     for register in _OWN.values():
         register(commands)
     # Loading the server's code takes a second, so commands of our own go without.

@@ -11,8 +11,8 @@ from penstock._models import Split
 def register(commands: Subparsers) -> None:
     """Add the commands."""
     group = add_group(commands, "splits", "list, show and create splits")
-    listing = add_command(group, "list", "list the splits of a dataset", _list)
-    listing.add_argument("dataset")
+    listing = add_command(group, "list", "list the splits of a dataset, or of all", _list)
+    listing.add_argument("dataset", nargs="?", help="only those of this dataset")
     show = add_command(group, "show", "show one split and its subsets", _show)
     show.add_argument("dataset")
     show.add_argument("split", help="name[@number]")
@@ -28,8 +28,10 @@ def register(commands: Subparsers) -> None:
 
 
 def _list(parsed: argparse.Namespace, client: Client, printer: Printer) -> None:
+    names = [parsed.dataset] if parsed.dataset else [info.slug for info in client.datasets()]
     printer.rows(
-        client.dataset(parsed.dataset).splits,
+        [split for name in names for split in client.dataset(name).splits],
+        ("DATASET", lambda item: item.dataset),
         ("SPLIT", lambda item: f"{item.name}@{item.number}"),
         ("VERSION", lambda item: item.version),
         ("SUBSETS", lambda item: ", ".join(f"{subset.name} {subset.count:,}" for subset in item.subsets)),

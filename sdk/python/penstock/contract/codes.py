@@ -14,6 +14,7 @@ class ErrorCode(StrEnum):
     REQUEST_NOT_FOUND = "request.not_found"
     REQUEST_METHOD_NOT_ALLOWED = "request.method_not_allowed"
     REQUEST_TOO_LARGE = "request.too_large"
+    REQUEST_RATE_LIMITED = "request.rate_limited"
     REQUEST_IDEMPOTENCY_CONFLICT = "request.idempotency_conflict"
     REQUEST_PRECONDITION_FAILED = "request.precondition_failed"
     REQUEST_PRECONDITION_REQUIRED = "request.precondition_required"

@@ -90,3 +90,16 @@ def test_reader_role_is_stable_differs_by_project_and_hides_the_password() -> No
     own = _cql(username="server", password="x", reader_username="reader", reader_password="y")
     assert reader_role(own, PROJECT.keyspace).username == "reader"  # type: ignore[union-attr]  # set above
     assert reader_role(_cql(), PROJECT.keyspace) is None
+
+
+def test_loaders_are_told_the_public_contact_points_and_the_server_keeps_its_own(tmp_path: Path) -> None:
+    assert StoreGateway(_cql(), tmp_path).reader_config(PROJECT)["config"]["contact_points"] == ["127.0.0.1:1"]
+    gateway = StoreGateway(_cql(public_contact_points="192.0.2.7:9042, 192.0.2.8:9042"), tmp_path)
+    plan = gateway.reader_config(PROJECT)
+    assert (plan["reach"], plan["config"]["contact_points"]) == ("direct", ["192.0.2.7:9042", "192.0.2.8:9042"])
+    assert gateway._config(PROJECT)["contact_points"] == ["127.0.0.1:1"]
+
+
+def test_public_contact_points_need_a_port() -> None:
+    with pytest.raises(ValueError, match=r"'192\.0\.2\.7' is not host:port"):
+        _cql(public_contact_points=["192.0.2.7"])
