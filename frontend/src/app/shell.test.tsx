@@ -23,6 +23,8 @@ test('the first stop of the keyboard skips the navigation', async () => {
 });
 
 test('a server that does not answer is said in a banner, and what is known stays', async () => {
+  // An open event stream would say that the server is there.
+  server.use(http.get('*/api/v1/events', () => HttpResponse.error()));
   const { user } = renderApp('/datasets');
   await screen.findByRole('link', { name: 'demo' });
   server.use(http.all('*/api/v1/*', () => HttpResponse.error()));
