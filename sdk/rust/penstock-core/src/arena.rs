@@ -6,8 +6,9 @@
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -21,6 +22,19 @@ pub const PAGE_BYTES: usize = 4096;
 
 /// Steps between two powers of two: a block is at most a quarter larger than asked for.
 const CLASSES_PER_DOUBLING: usize = 4;
+
+/// There is not so much memory.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("there is no memory for {bytes} bytes")]
+pub struct NoMemory {
+    bytes: usize,
+}
+
+impl From<NoMemory> for io::Error {
+    fn from(error: NoMemory) -> Self {
+        Self::new(io::ErrorKind::OutOfMemory, error)
+    }
+}
 
 /// A pool of blocks. Cloning gives another handle of the same pool.
 #[derive(Debug, Clone)]
@@ -64,18 +78,17 @@ impl Pool {
     }
 
     /// A block of exactly `len` bytes, for one writer.
-    pub fn take(&self, len: usize) -> BlockMut {
-        let capacity = class_bytes(len);
-        let memory = self.0.reuse(capacity).unwrap_or_else(|| {
-            self.0.lock().allocated += u64::from(capacity > 0);
-            Memory::new(capacity)
-        });
-        self.0.lock().lent_bytes += capacity;
-        BlockMut(Block {
+    pub fn take(&self, len: usize) -> Result<BlockMut, NoMemory> {
+        let capacity = class_bytes(len).ok_or(NoMemory { bytes: len })?;
+        let memory = match self.0.reuse(capacity) {
+            Some(memory) => memory,
+            None => self.0.allocate(capacity)?,
+        };
+        Ok(BlockMut(Block {
             len,
             memory: Some(memory),
             pool: Arc::downgrade(&self.0),
-        })
+        }))
     }
 
     /// Gives back what has lain idle for `age` or longer. Returns the bytes given back.
@@ -120,8 +133,17 @@ impl PoolInner {
         let mut state = self.lock();
         let (_, memory) = state.free.get_mut(&capacity)?.pop()?;
         state.idle_bytes -= capacity;
+        state.lent_bytes += capacity;
         state.reused += 1;
         Some(memory)
+    }
+
+    fn allocate(&self, capacity: usize) -> Result<Memory, NoMemory> {
+        let memory = Memory::new(capacity).ok_or(NoMemory { bytes: capacity })?;
+        let mut state = self.lock();
+        state.lent_bytes += capacity;
+        state.allocated += u64::from(capacity > 0);
+        Ok(memory)
     }
 
     fn give_back(&self, memory: Memory) {
@@ -137,13 +159,14 @@ impl PoolInner {
     }
 }
 
-/// The smallest class that holds `len` bytes.
-fn class_bytes(len: usize) -> usize {
+/// The smallest class that holds `len` bytes; none when no memory could.
+fn class_bytes(len: usize) -> Option<usize> {
     if len == 0 {
-        return 0;
+        return Some(0);
     }
-    let step = (len.next_power_of_two() / 2 / CLASSES_PER_DOUBLING).max(PAGE_BYTES);
-    len.div_ceil(step) * step
+    let doubling = len.checked_next_power_of_two()?;
+    let step = (doubling / 2 / CLASSES_PER_DOUBLING).max(PAGE_BYTES);
+    len.div_ceil(step).checked_mul(step)
 }
 
 /// Zeroed when new, so that every byte of a block is initialised whatever its writer does.
@@ -159,33 +182,29 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    fn new(capacity: usize) -> Self {
-        if capacity == 0 {
-            return Self {
-                start: NonNull::dangling(),
-                capacity,
-            };
-        }
-        let layout = Self::layout(capacity);
-        // SAFETY: the layout has a size above zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
+    fn new(capacity: usize) -> Option<Self> {
+        let start = if capacity == 0 {
+            NonNull::dangling()
+        } else {
+            let layout = Self::layout(capacity)?;
+            // SAFETY: the layout has a size above zero.
+            NonNull::new(unsafe { alloc_zeroed(layout) })?
         };
-        Self { start, capacity }
+        Some(Self { start, capacity })
     }
 
-    fn layout(capacity: usize) -> Layout {
-        // SAFETY: the alignment is a power of two, and no allocation near `isize::MAX` ever succeeds.
-        unsafe { Layout::from_size_align_unchecked(capacity, PAGE_BYTES) }
+    fn layout(capacity: usize) -> Option<Layout> {
+        Layout::from_size_align(capacity, PAGE_BYTES).ok()
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.capacity > 0 {
+        if self.capacity > 0
+            && let Some(layout) = Self::layout(self.capacity)
+        {
             // SAFETY: allocated in `new` with this very layout and freed once, here.
-            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+            unsafe { dealloc(self.start.as_ptr(), layout) }
         }
     }
 }
@@ -275,7 +294,7 @@ mod tests {
     fn blocks_are_page_aligned_zeroed_and_exact() {
         let pool = Pool::new(MIB);
         for len in [1, 4095, 4096, 4097, 70_000, MIB + 1] {
-            let mut block = pool.take(len);
+            let mut block = pool.take(len).unwrap();
             assert_eq!(block.as_mut_slice().len(), len);
             assert!(block.as_mut_slice().iter().all(|b| *b == 0));
             assert_eq!(block.freeze().as_ptr().addr() % PAGE_BYTES, 0);
@@ -285,23 +304,23 @@ mod tests {
     #[test]
     fn a_block_returns_only_when_the_last_handle_is_gone() {
         let pool = Pool::new(MIB);
-        let mut block = pool.take(5000);
+        let mut block = pool.take(5000).unwrap();
         block.as_mut_slice().fill(7);
         let first = block.freeze();
         let second = Arc::clone(&first);
         let address = first.as_ptr();
         drop(first);
         assert_eq!(pool.stats().idle_bytes, 0);
-        assert_ne!(pool.take(5000).freeze().as_ptr(), address);
+        assert_ne!(pool.take(5000).unwrap().freeze().as_ptr(), address);
         assert_eq!(second.to_vec(), vec![7; 5000]);
         drop(second);
-        assert_eq!(pool.take(5000).freeze().as_ptr(), address);
+        assert_eq!(pool.take(5000).unwrap().freeze().as_ptr(), address);
     }
 
     #[test]
     fn shared_bytes_hold_their_block_until_the_last_slice_is_gone() {
         let pool = Pool::new(MIB);
-        let mut block = pool.take(5000);
+        let mut block = pool.take(5000).unwrap();
         block.as_mut_slice().fill(7);
         let bytes = block.into_bytes();
         let slice = bytes.slice(4000..);
@@ -316,7 +335,7 @@ mod tests {
     #[test]
     fn classes_waste_at_most_a_quarter() {
         for len in (1..40 * MIB).step_by(12_345) {
-            let class = class_bytes(len);
+            let class = class_bytes(len).unwrap();
             assert!(class >= len && class.is_multiple_of(PAGE_BYTES));
             assert!(
                 class <= len + (len / 4).max(PAGE_BYTES),
@@ -328,7 +347,7 @@ mod tests {
     #[test]
     fn idle_memory_is_bounded_and_given_back() {
         let pool = Pool::new(3 * PAGE_BYTES);
-        let blocks: Vec<_> = (0..5).map(|_| pool.take(PAGE_BYTES).freeze()).collect();
+        let blocks: Vec<_> = (0..5).map(|_| pool.take(PAGE_BYTES).unwrap().freeze()).collect();
         assert_eq!(pool.stats().lent_bytes, 5 * PAGE_BYTES);
         drop(blocks);
         assert_eq!(pool.stats().idle_bytes, 3 * PAGE_BYTES);
@@ -341,7 +360,7 @@ mod tests {
     #[test]
     fn a_closed_pool_keeps_nothing_and_lent_blocks_stay_whole() {
         let pool = Pool::new(MIB);
-        let mut block = pool.take(100);
+        let mut block = pool.take(100).unwrap();
         block.as_mut_slice().fill(9);
         let block = block.freeze();
         pool.close();
@@ -350,9 +369,23 @@ mod tests {
     }
 
     #[test]
+    fn what_no_memory_can_hold_is_refused() {
+        let pool = Pool::new(MIB);
+        for len in [
+            usize::MAX,
+            usize::MAX - PAGE_BYTES,
+            usize::MAX / 2,
+            1 << 62,
+        ] {
+            assert!(pool.take(len).is_err(), "{len}");
+        }
+        assert_eq!(pool.stats(), PoolStats::default());
+    }
+
+    #[test]
     fn empty_blocks_cost_nothing() {
         let pool = Pool::new(MIB);
-        let block = pool.take(0).freeze();
+        let block = pool.take(0).unwrap().freeze();
         assert!(block.is_empty());
         drop(block);
         assert_eq!(pool.stats(), PoolStats::default());
@@ -366,7 +399,7 @@ mod tests {
                 let pool = pool.clone();
                 scope.spawn(move || {
                     for len in 1..200 {
-                        let mut block = pool.take(len * 100);
+                        let mut block = pool.take(len * 100).unwrap();
                         block.as_mut_slice().fill(value);
                         let block = block.freeze();
                         assert!(block.to_vec().iter().all(|b| *b == value));

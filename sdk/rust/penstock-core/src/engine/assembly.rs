@@ -196,6 +196,8 @@ impl Assembly {
             offsets.push(end);
         }
         let block = self.pool.take(usize::try_from(end).unwrap_or(usize::MAX));
+        // The driver makes an error for the consumer of it.
+        let block = block.unwrap_or_else(|error| panic!("{error}"));
         (block, offsets)
     }
 

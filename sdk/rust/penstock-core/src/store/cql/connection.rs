@@ -423,17 +423,23 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         Ok(head)
     }
 
-    /// Memory of exactly the size of the body: what a caller keeps of it keeps nothing else alive.
+    /// Memory for this body alone: what a caller keeps of it keeps nothing else alive.
     async fn body(&mut self, length: usize, meter: &Meter) -> io::Result<Bytes> {
         self.last_body_bytes = length;
-        let mut filled = length.min(self.ahead.len());
-        if filled == length {
-            return Ok(Bytes::copy_from_slice(&self.ahead.split_to(length)));
+        if length < LARGE_BYTES {
+            let mut body = vec![0; length];
+            self.fill(&mut body, meter).await?;
+            return Ok(Bytes::from(body));
         }
-        let mut block = self.pool.take(length);
-        let body = block.as_mut_slice();
+        let mut block = self.pool.take(length)?;
+        self.fill(block.as_mut_slice(), meter).await?;
+        Ok(block.into_bytes())
+    }
+
+    async fn fill(&mut self, body: &mut [u8], meter: &Meter) -> io::Result<()> {
+        let mut filled = body.len().min(self.ahead.len());
         body[..filled].copy_from_slice(&self.ahead.split_to(filled));
-        while filled < length {
+        while filled < body.len() {
             let read = self.source.read(&mut body[filled..]).await?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -441,6 +447,6 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             filled += read;
             meter.heard(Instant::now());
         }
-        Ok(block.into_bytes())
+        Ok(())
     }
 }

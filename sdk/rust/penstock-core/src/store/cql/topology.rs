@@ -60,7 +60,7 @@ impl Ring {
 }
 
 /// Memory of answers kept for the next ones, and for how long: fresh memory costs as much as the copy into it.
-const IDLE_BYTES: usize = 64 << 20;
+const IDLE_BYTES: usize = 32 << 20;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Follows the driver's view of the cluster and opens data connections to its nodes.

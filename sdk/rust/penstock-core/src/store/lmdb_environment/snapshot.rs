@@ -141,7 +141,8 @@ impl Snapshot<'_> {
             Value::Apart { page, len } => (page, len),
         };
         let pages = self.check_apart(page, len)?;
-        let mut block = pool.take(PAGE_HEADER_BYTES + len);
+        let block = pool.take(PAGE_HEADER_BYTES + len);
+        let mut block = block.map_err(|error| heed::Error::Io(error.into()))?;
         self.fill_apart(page, pages, block.as_mut_slice())?;
         Ok(block.into_bytes().slice(PAGE_HEADER_BYTES..))
     }
