@@ -7,6 +7,7 @@ mod connection;
 mod failures;
 mod rows;
 mod session;
+mod shards;
 mod topology;
 mod wire;
 
@@ -212,7 +213,7 @@ impl Open {
         };
         let statements = self.statements(request.table);
         let statement = statements.for_lanes(&self.session, ask).await?;
-        let question = rows::question(statement, request, level);
+        let question = rows::question(statement, request, level, rows::token_of(request));
         let size_bytes = request.size_bytes;
         let (pages, node) = self.lanes.ask(owners, size_bytes, not, &question).await?;
         Ok((rows::found(request, pages, node)?, node))

@@ -174,6 +174,7 @@ pub(super) fn question(
     statement: Arc<Prepared>,
     request: &ReadRequest,
     level: Consistency,
+    token: i64,
 ) -> Read {
     Read {
         statement,
@@ -183,6 +184,7 @@ pub(super) fn question(
         },
         dataset_id: Uuid::from(request.dataset_id),
         object_id: Uuid::from(request.object_id),
+        token,
         fields: match &request.fields {
             Fields::All => None,
             Fields::Named(names) => Some(Arc::clone(names)),
