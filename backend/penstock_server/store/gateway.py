@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from penstock import _native
-from penstock._errors import ConfigError, SampleCorrupt, SampleMissing, StoreFull, StoreUnavailable
+from penstock._errors import ConfigError, SampleCorrupt, SampleMissing, StoreFull, StoreRefused, StoreUnavailable
 from penstock.contract.codes import ErrorCode
 from penstock.contract.ids import own_object_id
 from penstock.contract.records import OBJECTS_TABLE, OWN_FIELD
@@ -113,7 +113,7 @@ class StoreGateway:
         if opened:
             try:
                 opened[0].ping()
-            except (StoreUnavailable, ConfigError) as error:
+            except (StoreUnavailable, StoreRefused, ConfigError) as error:
                 return str(error)
             return None
         return self._connect_problem()
@@ -218,5 +218,5 @@ def store_errors() -> Iterator[None]:
         yield
     except StoreFull as error:
         raise DependencyUnavailable(ErrorCode.STORE_FULL, f"the store is full: {error}") from error
-    except (StoreUnavailable, SampleMissing, SampleCorrupt, ConfigError) as error:
+    except (StoreUnavailable, StoreRefused, SampleMissing, SampleCorrupt, ConfigError) as error:
         raise DependencyUnavailable(ErrorCode.STORE_UNAVAILABLE, str(error)) from error

@@ -17,6 +17,7 @@ PenstockError
 |- JobFailed                      a job that was waited for failed or was cancelled
 |- StoreError                     the sample store
 |  |- StoreUnavailable
+|  |- StoreRefused
 |  |- SampleMissing
 |  |- SampleCorrupt
 |  `- StoreFull
@@ -136,6 +137,10 @@ class StoreError(PenstockError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached, or too few of its nodes answer."""
+
+
+class StoreRefused(StoreError):
+    """The store will not do this, however often it is asked: no right, no such table, a folder of somebody else."""
 
 
 class SampleMissing(StoreError):

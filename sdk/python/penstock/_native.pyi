@@ -58,7 +58,8 @@ class Store:
 
     All methods release the interpreter while they wait, can be called from many threads, and end early on Ctrl-C.
     `table` is "samples" (bytes of samples) or "objects" (Penstock's own); ids are the 16 bytes of a UUID.
-    Raises `StoreUnavailable`, `SampleCorrupt`, `StoreFull`, `ForkedProcess` or `EngineClosed` of `penstock._errors`.
+    Raises `StoreUnavailable`, `StoreRefused`, `SampleCorrupt`, `StoreFull`, `ForkedProcess` or `EngineClosed` of
+    `penstock._errors`.
     """
 
     @staticmethod
@@ -127,7 +128,11 @@ class _Stage(TypedDict):
     buckets: list[tuple[float, int]]
 
 class _LaneStats(TypedDict):
-    """One connection to a node: `delay_ms` is the smallest of the last seconds, `rate` in bytes a second."""
+    """One connection to a node: `delay_ms` is the smallest of the last seconds, `rate` in bytes a second.
+
+    `answer` times all its answers, `patience_ms` is how long a read waits before it is asked for on another lane too
+    (None while too little is known), `shard` the part of a ScyllaDB node that it ends in.
+    """
 
     node: str
     state: str
@@ -139,6 +144,9 @@ class _LaneStats(TypedDict):
     bytes: int
     failures: int
     hedged: int
+    patience_ms: float | None
+    shard: int | None
+    answer: _Stage
 
 class _EngineStats(TypedDict):
     """Counters since the engine was made, gauges of this moment, and a histogram for each stage."""

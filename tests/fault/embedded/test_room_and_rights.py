@@ -120,7 +120,7 @@ def test_read_only_file_system_can_be_read_and_refuses_to_be_written(tmp_path: P
 def test_reader_without_the_right_to_write_the_lock_file_is_told_what_to_check() -> None:
     program = """
 import json, os, sys
-from penstock._errors import ConfigError, StoreUnavailable
+from penstock._errors import ConfigError, StoreRefused
 from penstock._native import Store
 os.setgroups([])
 os.setgid(65534)
@@ -132,7 +132,7 @@ except ConfigError as error:
 store = Store.open(json.dumps({"kind": "lmdb", "path": sys.argv[1], "is_read_only": True}))
 try:
     print("reader:", len(store.read("samples", bytes.fromhex(sys.argv[2]), [bytes.fromhex(sys.argv[3])])[0]))
-except StoreUnavailable as error:
+except StoreRefused as error:
     print("reader:", error)
 """
     # Not in pytest's own folder, which nobody else may look into.

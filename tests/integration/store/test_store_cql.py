@@ -6,11 +6,12 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import pytest
 
 from harness.cassandra.cluster import CassandraCluster
-from penstock._errors import ConfigError, SampleCorrupt, StoreUnavailable
-from penstock._native import Store, xxh3_64
+from penstock._errors import ConfigError, SampleCorrupt, SampleMissing, StoreUnavailable
+from penstock._native import Engine, Store, xxh3_64
 
 CHUNK_BYTES = 512 * 1024
 OpenStore = Callable[..., Store]
@@ -78,6 +79,68 @@ def test_absent_object_is_none_after_escalation(store: Store, dataset_id: bytes)
     assert store.read("samples", dataset_id, [os.urandom(16), objects[0][0]]) == [None, {"image": b"there"}]
     assert store.counters()["escalations"] == before + 1
     assert store.read("samples", dataset_id, [objects[0][0]], ["image", "mask"]) == [None]
+
+
+def _engine(store: Store, dataset_id: bytes, objects: list[tuple[bytes, list[tuple[str, bytes]]]]) -> Engine:
+    """Reads the objects' images one by one; a sample has the id of its object."""
+    ids = b"".join(object_id for object_id, _ in objects)
+    images = [fields[0][1] for _, fields in objects]
+    sizes = np.array([len(image) for image in images], "<u8")
+    sums = np.array([xxh3_64(image) for image in images], "<u8")
+    return Engine(
+        store,
+        dataset_id=dataset_id,
+        fields=["image"],
+        parts=[(ids, [(ids, sizes, sums)])],
+        batch_size=1,
+        shuffle=False,
+        seed=0,
+        rank=0,
+        world_size=1,
+        last_batch="partial",
+        in_order=True,
+        prefetch_bytes=1 << 24,
+    )
+
+
+def test_deleted_row_is_reported_with_sample_field_node_and_attempts(
+    store: Store, cassandra: CassandraCluster, tables: str, dataset_id: bytes
+) -> None:
+    objects = _objects(b"there", b"gone")
+    store.write("samples", dataset_id, objects)
+    gone = _uuid(objects[1][0])
+    cassandra.session.execute(
+        f"DELETE FROM {tables}.samples WHERE dataset_id = {_uuid(dataset_id)} AND object_id = {gone}"
+    )
+    with _engine(store, dataset_id, objects) as engine:
+        engine.start_epoch(0)
+        assert engine.next_batch() is not None
+        with pytest.raises(SampleMissing) as caught:
+            engine.next_batch()
+        (failed,) = {row[1:5] for row in ((*row[:2], tuple(row[2]), *row[3:]) for row in engine.failures())}
+    message = str(caught.value)
+    # Once from one replica, then three times from a quorum.
+    for part in (f"sample {gone}", 'field "image"', "asked 4 times", "node 127."):
+        assert part in message
+    sample_id, fields, node, attempts = failed
+    assert (sample_id, fields, attempts) == (objects[1][0], ("image",), 4)
+    assert str(node).startswith("127.")
+
+
+def test_lane_stats_time_the_answers(store: Store, dataset_id: bytes) -> None:
+    objects = _objects(*[os.urandom(20_000) for _ in range(100)])
+    store.write("samples", dataset_id, objects)
+    with _engine(store, dataset_id, objects) as engine:
+        engine.start_epoch(0)
+        while engine.next_batch() is not None:
+            pass
+        lanes = engine.stats()["lane_stats"]
+    assert lanes
+    for lane in lanes:
+        assert lane["answer"]["count"] == lane["answers"]
+        assert lane["patience_ms"] is None or lane["patience_ms"] >= 20
+        assert lane["shard"] is None
+    assert sum(lane["answers"] for lane in lanes) >= 100
 
 
 def test_field_without_its_first_chunk_is_absent(

@@ -1,5 +1,7 @@
 //! What can go wrong, one enum an operation. Messages say what was tried, on what, and what to check.
 
+use std::time::Duration;
+
 use crate::id::Id;
 
 /// A store could not be opened.
@@ -21,11 +23,12 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum StoreError {
     /// Not there, also not at quorum.
-    #[error("object {object_id} of dataset {dataset_id} has no {what} in the store (asked {attempts} times)", what = field_or_bytes(.field.as_deref()))]
+    #[error("object {object_id} of dataset {dataset_id} has no {what} in the store (asked {attempts} times{node})", what = field_or_bytes(.field.as_deref()), node = from_node(.node.as_deref()))]
     Missing {
         dataset_id: Id,
         object_id: Id,
         field: Option<String>,
+        node: Option<String>,
         attempts: u32,
     },
     /// There, but size or checksum do not fit, also at quorum.
@@ -39,8 +42,18 @@ pub enum StoreError {
         attempts: u32,
     },
     /// The store did not answer in time, or answered with an error, as often as we tried.
-    #[error("{operation} failed after {attempts} tries{node}: {reason}", node = from_node(.node.as_deref()))]
+    #[error("{operation} failed after {attempts} tries{waited}{node}: {reason}", waited = so_long(*.waited), node = from_node(.node.as_deref()))]
     Unavailable {
+        operation: String,
+        reason: String,
+        node: Option<String>,
+        attempts: u32,
+        /// How long it was waited for beyond the tries of one request; zero when nobody has.
+        waited: Duration,
+    },
+    /// The store understood and will not do it: no right, no such table. Waiting does not help.
+    #[error("{operation} was refused after {attempts} tries{node}: {reason}", node = from_node(.node.as_deref()))]
+    Refused {
         operation: String,
         reason: String,
         node: Option<String>,
@@ -60,7 +73,10 @@ impl StoreError {
     /// The node that answered last, where that is known.
     pub fn node(&self) -> Option<&str> {
         match self {
-            Self::Corrupt { node, .. } | Self::Unavailable { node, .. } => node.as_deref(),
+            Self::Missing { node, .. }
+            | Self::Corrupt { node, .. }
+            | Self::Unavailable { node, .. }
+            | Self::Refused { node, .. } => node.as_deref(),
             _ => None,
         }
     }
@@ -70,9 +86,26 @@ impl StoreError {
         match self {
             Self::Missing { attempts, .. }
             | Self::Corrupt { attempts, .. }
-            | Self::Unavailable { attempts, .. } => Some(*attempts),
+            | Self::Unavailable { attempts, .. }
+            | Self::Refused { attempts, .. } => Some(*attempts),
             _ => None,
         }
+    }
+
+    /// The same after earlier tries, and a wait between them.
+    #[must_use]
+    pub fn after(mut self, earlier: u32, wait: Duration) -> Self {
+        if let Self::Unavailable { waited, .. } = &mut self {
+            *waited += wait;
+        }
+        if let Self::Missing { attempts, .. }
+        | Self::Corrupt { attempts, .. }
+        | Self::Unavailable { attempts, .. }
+        | Self::Refused { attempts, .. } = &mut self
+        {
+            *attempts += earlier;
+        }
+        self
     }
 }
 
@@ -99,4 +132,11 @@ fn field_or_bytes(field: Option<&str>) -> String {
 
 fn from_node(node: Option<&str>) -> String {
     node.map_or_else(String::new, |name| format!(", node {name}"))
+}
+
+fn so_long(waited: Duration) -> String {
+    if waited.is_zero() {
+        return String::new();
+    }
+    format!(", waited {:.1} s", waited.as_secs_f64())
 }

@@ -390,6 +390,10 @@ fn lane_list<'py>(py: Python<'py>, lanes: &[LaneStats]) -> PyResult<Bound<'py, P
         dict.set_item("bytes", reading.bytes)?;
         dict.set_item("failures", reading.failures)?;
         dict.set_item("hedged", lane.hedged)?;
+        let patience = lane.patience.map(|wait| wait.as_secs_f64() * 1e3);
+        dict.set_item("patience_ms", patience)?;
+        dict.set_item("shard", lane.shard.map(|shard| shard.index))?;
+        dict.set_item("answer", stage(py, &lane.answer_times)?)?;
         list.append(dict)?;
     }
     Ok(list)
@@ -411,6 +415,7 @@ fn unreadable(sample: &SampleError, message: String) -> PyErr {
     match &*sample.source {
         StoreError::Missing { .. } => errors::named("SampleMissing", message),
         StoreError::Corrupt { .. } => errors::named("SampleCorrupt", message),
+        StoreError::Refused { .. } => errors::named("StoreRefused", message),
         StoreError::Closed => errors::named("EngineClosed", message),
         _ => errors::named("StoreUnavailable", message),
     }

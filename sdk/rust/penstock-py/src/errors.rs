@@ -29,6 +29,7 @@ pub fn store(error: &StoreError) -> PyErr {
         StoreError::Missing { .. } => named("SampleMissing", message),
         StoreError::Corrupt { .. } => named("SampleCorrupt", message),
         StoreError::Full { .. } => named("StoreFull", message),
+        StoreError::Refused { .. } => named("StoreRefused", message),
         StoreError::Invalid { .. } => PyValueError::new_err(message),
         StoreError::Closed => named("EngineClosed", message),
         _ => named("StoreUnavailable", message),

@@ -284,6 +284,7 @@ impl Reader {
         let mut consistency = Consistency::One;
         let mut attempts = 0;
         let mut pause = FIRST_PAUSE;
+        let mut has_waited = false;
         let error = loop {
             match self.ask(object, consistency).await {
                 Ok(record) => {
@@ -297,13 +298,18 @@ impl Reader {
                             object_id: object.object_id,
                             field,
                             reason,
-                            node: None,
-                            attempts,
+                            node: record.node.map(|node| node.to_string()),
+                            // Those of all answers are added below.
+                            attempts: 0,
                         };
                     }
                     consistency = Consistency::Quorum;
                 }
-                Err(StoreError::Unavailable { .. }) if started.elapsed() < self.store_wait => {
+                Err(error @ StoreError::Unavailable { .. })
+                    if started.elapsed() < self.store_wait =>
+                {
+                    attempts += error.attempts().unwrap_or_default();
+                    has_waited = true;
                     let jitter = 0.5 + 0.5 * Random::from_entropy().next_unit();
                     tokio::time::sleep(pause.mul_f64(jitter)).await;
                     pause = (pause * 2).min(LAST_PAUSE);
@@ -312,6 +318,12 @@ impl Reader {
             }
             add(&self.stats.counters.retries, 1);
         };
+        let waited = if has_waited {
+            started.elapsed()
+        } else {
+            Duration::ZERO
+        };
+        let error = error.after(attempts, waited);
         Err(SampleError {
             sample_id: request.sample_id,
             fields: object.group.names.clone(),

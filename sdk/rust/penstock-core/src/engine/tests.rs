@@ -1,6 +1,7 @@
 //! The whole engine on the memory store. What is delivered is counted here, not by the engine.
 
 mod resume;
+mod store_errors;
 
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;

@@ -31,6 +31,8 @@ const DELAYS_MEMORY: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Meter {
     state: Mutex<State>,
+    /// From question to end of answer, of all answers.
+    answer_times: Histogram,
 }
 
 #[derive(Debug)]
@@ -101,9 +103,16 @@ pub struct Arrival {
     pub end_at: Instant,
 }
 
+impl Arrival {
+    fn whole(&self) -> Duration {
+        self.end_at.saturating_duration_since(self.asked_at)
+    }
+}
+
 impl Meter {
     pub fn new(now: Instant) -> Self {
         Self {
+            answer_times: Histogram::default(),
             state: Mutex::new(State {
                 outstanding: 0,
                 outstanding_bytes: 0,
@@ -154,6 +163,7 @@ impl Meter {
     }
 
     pub fn answered(&self, arrival: &Arrival) {
+        self.answer_times.record(arrival.whole());
         let mut state = self.state();
         state.leave(arrival.asked_bytes);
         state.answers += 1;
@@ -195,6 +205,11 @@ impl Meter {
         }
     }
 
+    /// How long all answers so far have taken, each from its question to its end.
+    pub fn answer_times(&self) -> HistogramSnapshot {
+        self.answer_times.snapshot()
+    }
+
     /// How long it has been silent although something is on its way.
     pub fn silence(&self, now: Instant) -> Duration {
         let state = self.state();
@@ -216,7 +231,8 @@ impl Meter {
         Outlook {
             delay: state.delay().max(silence).as_secs_f64(),
             transfer: as_float(outstanding_bytes) / state.rate(),
-            is_proven: outstanding_bytes <= state.proven_bytes(),
+            // One answer at a time any lane may carry, however large: else large samples would never prove a lane.
+            is_proven: state.outstanding == 0 || outstanding_bytes <= state.proven_bytes(),
         }
     }
 
@@ -252,8 +268,7 @@ impl State {
 
     fn see_delay(&mut self, arrival: &Arrival) {
         let delay = arrival.head_at.saturating_duration_since(arrival.asked_at);
-        self.delays
-            .record(arrival.end_at.saturating_duration_since(arrival.asked_at));
+        self.delays.record(arrival.whole());
         if arrival.end_at.saturating_duration_since(self.delay_since) >= MEMORY {
             // The smallest of the stretch that ends; a better one counts at once, see below.
             self.least_delay = self.delay_now;
@@ -267,13 +282,9 @@ impl State {
 
     fn see_delivery(&mut self, arrival: &Arrival) {
         let stretch = arrival.end_at.saturating_duration_since(self.came_since);
-        let whole = arrival.end_at.saturating_duration_since(arrival.asked_at);
-        if stretch >= whole.max(LEAST_STRETCH) {
-            self.came_before = if stretch >= 2 * whole.max(LEAST_STRETCH) {
-                0
-            } else {
-                self.came
-            };
+        let whole = arrival.whole().max(LEAST_STRETCH);
+        if stretch >= whole {
+            self.came_before = if stretch >= 2 * whole { 0 } else { self.came };
             self.came = 0;
             self.came_since = arrival.end_at;
         }
@@ -358,6 +369,40 @@ mod tests {
             now = answer(&meter, now, 150 * MS, MS);
         }
         assert!(meter.reading().rate > 50e6);
+    }
+
+    #[test]
+    fn an_idle_lane_may_carry_any_answer_and_then_twice_what_came() {
+        let now = Instant::now();
+        let meter = Meter::new(now);
+        let large = 8 << 20;
+        assert!(meter.outlook(now, large).is_proven);
+        meter.asked(now, large);
+        assert!(!meter.outlook(now, large).is_proven);
+        let end_at = now + 200 * MS;
+        meter.answered(&Arrival {
+            asked_bytes: large,
+            bytes: large,
+            asked_at: now,
+            head_at: now + 100 * MS,
+            end_at,
+        });
+        meter.asked(end_at, large);
+        assert!(meter.outlook(end_at, large).is_proven);
+        meter.asked(end_at, large);
+        assert!(!meter.outlook(end_at, large).is_proven);
+    }
+
+    #[test]
+    fn all_answers_are_timed_from_question_to_end() {
+        let mut now = Instant::now();
+        let meter = Meter::new(now);
+        for _ in 0..10 {
+            now = answer(&meter, now + DELAYS_MEMORY, 30 * MS, 10 * MS);
+            meter.recent_delays(now);
+        }
+        let times = meter.answer_times();
+        assert_eq!((times.count(), times.max_microseconds), (10, 40_000));
     }
 
     #[test]

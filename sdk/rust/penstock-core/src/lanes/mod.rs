@@ -10,6 +10,7 @@ mod roster;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,10 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
+
+use crate::stats::HistogramSnapshot;
 
 pub use meter::{Arrival, Meter, Outlook, Reading};
 use roster::{Roster, Standing};
@@ -28,8 +32,27 @@ const TICK: Duration = Duration::from_millis(50);
 const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 /// A silent lane is waited for so long when there is no other.
 const SILENT_PATIENCE: Duration = Duration::from_secs(3);
+/// A read without a lane is woken when there is one; so often it looks by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// No answer is waited for longer; it got lost, and so did the one that was asked for in its place.
 const ASK_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Whether a lane can take one more read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    Ready,
+    /// It has as many reads on their way as it can tell apart.
+    Full,
+    /// It will never answer again.
+    Broken,
+}
+
+/// The part of a node that a lane ends in, one of `count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    pub index: u32,
+    pub count: u32,
+}
 
 /// One connection to one node.
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
@@ -43,7 +66,18 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         question: &'a Self::Question,
     ) -> BoxFuture<'a, Result<Self::Answer, Self::Error>>;
 
-    fn is_broken(&self) -> bool;
+    fn condition(&self) -> Condition;
+
+    /// None when the node is one whole, or does not say.
+    fn shard(&self) -> Option<Shard> {
+        None
+    }
+
+    /// Whether the lane ends where the answer lies inside the node, as far as that is known. Any lane of a node can
+    /// answer, but a wrong one costs the node a detour.
+    fn is_home_of(&self, _question: &Self::Question) -> bool {
+        true
+    }
 }
 
 /// A connection that is being opened: the lane and its meter, or why there is none.
@@ -90,6 +124,11 @@ pub struct LaneStats {
     pub state: &'static str,
     pub reading: Reading,
     pub hedged: u64,
+    /// From question to end of answer, of all answers since it was opened.
+    pub answer_times: HistogramSnapshot,
+    /// How long a read waits before it is asked for on another lane too; None while too little is known for that.
+    pub patience: Option<Duration>,
+    pub shard: Option<Shard>,
 }
 
 /// How many lanes a node gets.
@@ -104,7 +143,19 @@ pub struct LaneLimits {
 pub struct Lanes<C: Connector> {
     connector: C,
     roster: Mutex<Roster<C::Lane>>,
+    /// Told when a read that waits for a lane may find one, or need not wait any longer.
+    changed: Notify,
     extra: Extra,
+}
+
+/// A question, and where its answer may come from.
+#[derive(Debug)]
+struct Inquiry<'a, Q> {
+    question: &'a Q,
+    size_bytes: u64,
+    owners: &'a [SocketAddr],
+    /// A node whose answer was not good.
+    not: Option<SocketAddr>,
 }
 
 /// A lane that a read was given to.
@@ -125,6 +176,7 @@ impl<C: Connector> Lanes<C> {
         let lanes = Arc::new(Self {
             connector,
             roster: Mutex::new(Roster::new(limits)),
+            changed: Notify::new(),
             extra: Extra::default(),
         });
         lanes.look_after();
@@ -150,6 +202,7 @@ impl<C: Connector> Lanes<C> {
 
     pub fn close(&self) {
         self.roster().close();
+        self.changed.notify_waiters();
     }
 
     pub fn extra(&self) -> &Extra {
@@ -168,19 +221,23 @@ impl<C: Connector> Lanes<C> {
     fn look_after(self: &Arc<Self>) -> bool {
         self.connector.tidy();
         let nodes = self.connector.nodes();
-        let openings = {
+        let (openings, is_any_usable) = {
             let mut roster = self.roster();
             if roster.is_closed() {
                 return false;
             }
-            roster.look_after(now(), &nodes)
+            (roster.look_after(now(), &nodes), roster.is_any_usable())
         };
+        if is_any_usable {
+            self.changed.notify_waiters();
+        }
         for (number, node) in openings {
             let opening = self.connector.connect(node);
             let lanes = Arc::clone(self);
             tokio::spawn(async move {
                 let opened = opening.await;
                 lanes.roster().opened(now(), number, opened);
+                lanes.changed.notify_waiters();
             });
         }
         true
@@ -195,7 +252,13 @@ impl<C: Connector> Lanes<C> {
         not: Option<SocketAddr>,
         question: &Question<C>,
     ) -> Result<(Answer<C>, SocketAddr), AskError<Error<C>>> {
-        let first = self.first(owners, size_bytes, not).await?;
+        let inquiry = Inquiry {
+            question,
+            size_bytes,
+            owners,
+            not,
+        };
+        let first = self.first(&inquiry).await?;
         let started = now();
         let mut answer = first.lane.ask(question);
         let mut wait = first.patience.unwrap_or(FIRST_PATIENCE);
@@ -204,7 +267,7 @@ impl<C: Connector> Lanes<C> {
                 return first.result(answer);
             }
             wait = TICK;
-            if let Some(second) = self.second(owners, size_bytes, &first, started) {
+            if let Some(second) = self.second(&inquiry, &first, started) {
                 return self.race(started, question, (&first, answer), second).await;
             }
             let is_silent = first.standing.is_silent();
@@ -221,23 +284,29 @@ impl<C: Connector> Lanes<C> {
 
     async fn first(
         &self,
-        owners: &[SocketAddr],
-        size_bytes: u64,
-        not: Option<SocketAddr>,
+        inquiry: &Inquiry<'_, Question<C>>,
     ) -> Result<Chosen<C::Lane>, AskError<Error<C>>> {
+        if let Some(chosen) = self.roster().choose(now(), inquiry) {
+            return Ok(chosen);
+        }
         let started = now();
         loop {
-            {
+            let mut changed = pin!(self.changed.notified());
+            // Before the look: what changes between it and the wait is not missed.
+            changed.as_mut().enable();
+            let patience = {
                 let mut roster = self.roster();
-                if let Some(chosen) = roster.choose(now(), owners, size_bytes, not) {
+                if let Some(chosen) = roster.choose(now(), inquiry) {
                     return Ok(chosen);
                 }
-                if now() - started >= roster.worth_waiting() {
+                let left = roster.worth_waiting().saturating_sub(now() - started);
+                if left.is_zero() {
                     let reason = roster.why_none();
                     return Err(AskError::NoLane { reason });
                 }
-            }
-            sleep(Duration::from_millis(5)).await;
+                left.min(LOOK_AGAIN)
+            };
+            let _ = timeout(patience, changed).await;
         }
     }
 
@@ -245,8 +314,7 @@ impl<C: Connector> Lanes<C> {
     /// read would take as long as this one has waited, all have become slower, and asking twice only adds to it.
     fn second(
         &self,
-        owners: &[SocketAddr],
-        size_bytes: u64,
+        inquiry: &Inquiry<'_, Question<C>>,
         first: &Chosen<C::Lane>,
         started: Instant,
     ) -> Option<Chosen<C::Lane>> {
@@ -255,7 +323,7 @@ impl<C: Connector> Lanes<C> {
             return None;
         }
         let mut roster = self.roster();
-        let second = roster.choose_other(now(), owners, size_bytes, first.number)?;
+        let second = roster.choose_other(now(), inquiry, first.number)?;
         if is_silent {
             self.extra.silences.fetch_add(1, Ordering::Relaxed);
         } else if second.finish < (now() - started).as_secs_f64() && roster.spend_hedge() {
@@ -278,25 +346,29 @@ impl<C: Connector> Lanes<C> {
         answers.push(first_answer.map(|answer| (first, answer)).boxed());
         let second_answer = second.lane.ask(question);
         answers.push(second_answer.map(|answer| (&second, answer)).boxed());
+        let mut owing = vec![first, &second];
+        // One failure is no answer yet: the other lane may still give one.
+        let mut failure = None;
         loop {
-            let next = tokio::select! {
-                Some(next) = answers.next() => next,
-                () = sleep(TICK) => {
-                    let is_lost = first.standing.is_silent() && second.standing.is_silent();
-                    if is_lost || now() - started >= ASK_PATIENCE {
-                        return Err(AskError::Silent { node: second.node });
+            tokio::select! {
+                Some((chosen, answer)) = answers.next() => {
+                    let result = chosen.result(answer);
+                    owing.retain(|lane| lane.number != chosen.number);
+                    if result.is_ok() && chosen.number == second.number {
+                        self.extra.hedge_wins.fetch_add(1, Ordering::Relaxed);
                     }
-                    continue;
+                    if result.is_ok() || owing.is_empty() {
+                        return result;
+                    }
+                    failure = result.err();
                 }
-            };
-            let (chosen, answer) = next;
-            let result = chosen.result(answer);
-            if result.is_ok() && chosen.number == second.number {
-                self.extra.hedge_wins.fetch_add(1, Ordering::Relaxed);
-            }
-            // One failure is no answer yet: the other lane may still give one.
-            if result.is_ok() || answers.is_empty() {
-                return result;
+                () = sleep(TICK) => {
+                    let is_lost = owing.iter().all(|lane| lane.standing.is_silent());
+                    if is_lost || now() - started >= ASK_PATIENCE {
+                        let node = second.node;
+                        return Err(failure.unwrap_or(AskError::Silent { node }));
+                    }
+                }
             }
         }
     }

@@ -1,4 +1,6 @@
-//! Which lanes there are, which of them a read gets, and how many there should be.
+//! Which lanes there are, and which of them a read gets.
+
+mod care;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -6,31 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::hedging::{self, Budget};
-use super::{Chosen, Lane, LaneLimits, LaneStats, Meter, Outlook};
+use super::hedging::Budget;
+use super::{Chosen, Condition, Inquiry, Lane, LaneLimits, LaneStats, Meter, Outlook};
 
-/// Bytes on their way that one lane is meant for. A connection carries one TCP window a round trip, which is
-/// 4 to 6 MB on an ordinary system; half of it leaves room for uneven lanes.
-const LANE_BYTES: u64 = 2 << 20;
-/// A far node gets so many lanes from the start: opening one takes three round trips, too long to wait for.
-const FAR_LANES: usize = 8;
-const FAR: Duration = Duration::from_millis(40);
-/// The most bytes on their way are remembered for one to two of these; so long a spare lane is kept.
-const PEAK_MEMORY: Duration = Duration::from_secs(15);
 /// A lane that has had nothing to do for so long gets one read, to see how it is now.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
-/// Silence for so many delays, within these bounds, means that something is wrong.
-const SILENT_DELAYS: u32 = 6;
-const SILENT_LEAST: Duration = Duration::from_secs(1);
-const SILENT_MOST: Duration = Duration::from_secs(3);
+/// What the detour inside a node counts for when a lane does not end where the answer lies: less than the queue of one
+/// ordinary answer, so that it decides between lanes that are about equal.
+const DETOUR_SECONDS: f64 = 0.001;
 /// How long a read waits for lanes that are being opened, and for silent ones to be heard again.
 const OPENING: Duration = Duration::from_secs(2);
 const HEARD_AGAIN: Duration = Duration::from_millis(500);
-/// A silent lane is given up then; a node that was frozen comes back before.
-const GIVE_UP: Duration = Duration::from_secs(12);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LAST_PAUSE: Duration = Duration::from_secs(2);
-const PATIENCE_EVERY: Duration = Duration::from_millis(200);
 
 /// What a read that waits may ask about its lane.
 #[derive(Debug, Default)]
@@ -63,9 +51,19 @@ struct Open<L> {
     meter: Arc<Meter>,
     standing: Arc<Standing>,
     patience: Option<Duration>,
+    /// Answers that opening it took.
+    answers_at_first: u64,
+    /// Whether it has answered a read: a node may let everybody in and then throw them out.
+    has_answered: bool,
 }
 
-/// How opening lanes to a node has gone.
+impl<L: Lane> Open<L> {
+    fn is_usable(&self) -> bool {
+        !self.standing.is_silent() && self.lane.condition() == Condition::Ready
+    }
+}
+
+/// How getting lanes to a node that answer has gone.
 #[derive(Debug, Default)]
 struct Trouble {
     failures: u32,
@@ -133,11 +131,19 @@ impl<L: Lane> Roster<L> {
             })
     }
 
+    pub fn is_any_usable(&self) -> bool {
+        self.open().any(|(_, open)| open.is_usable())
+    }
+
     pub fn why_none(&self) -> String {
         if self.is_closed {
             return "the store is closed".to_owned();
         }
-        if self.slots.iter().any(|slot| slot.open.is_some()) {
+        let mut conditions = self.open().map(|(_, open)| open.lane.condition());
+        if conditions.any(|condition| condition == Condition::Full) {
+            return "all connections have as many reads on their way as they can".to_owned();
+        }
+        if self.open().next().is_some() {
             return "all connections are silent".to_owned();
         }
         let reason = self.last_failure.as_deref();
@@ -153,61 +159,63 @@ impl<L: Lane> Roster<L> {
     pub fn choose(
         &mut self,
         now: Instant,
-        owners: &[SocketAddr],
-        size_bytes: u64,
-        not: Option<SocketAddr>,
+        inquiry: &Inquiry<'_, L::Question>,
     ) -> Option<Chosen<L>> {
-        self.budget.earn();
-        let is_owner = |slot: &Slot<L>| owners.contains(&slot.node);
-        let is_other = |slot: &Slot<L>| Some(slot.node) != not;
-        self.earliest(now, size_bytes, |slot| is_owner(slot) && is_other(slot))
-            .or_else(|| self.earliest(now, size_bytes, is_other))
-            .or_else(|| self.earliest(now, size_bytes, |_| true))
+        let is_owner = |slot: &Slot<L>| inquiry.owners.contains(&slot.node);
+        let is_other = |slot: &Slot<L>| Some(slot.node) != inquiry.not;
+        let may_probe = true;
+        let chosen = self
+            .earliest(now, inquiry, may_probe, |slot| {
+                is_owner(slot) && is_other(slot)
+            })
+            .or_else(|| self.earliest(now, inquiry, may_probe, is_other))
+            .or_else(|| self.earliest(now, inquiry, may_probe, |_| true));
+        if chosen.is_some() {
+            self.budget.earn();
+        }
+        chosen
     }
 
-    /// A lane for a second try, to another node where there is one.
+    /// A lane for a second try, to another node where there is one. It is not the time to see how a lane is that got
+    /// nothing for long, most likely because it is slow.
     pub fn choose_other(
-        &mut self,
+        &self,
         now: Instant,
-        owners: &[SocketAddr],
-        size_bytes: u64,
+        inquiry: &Inquiry<'_, L::Question>,
         number: u64,
     ) -> Option<Chosen<L>> {
         let first = self.slots.iter().find(|slot| slot.number == number);
         let node = first.map(|slot| slot.node);
         let is_other = |slot: &Slot<L>| slot.number != number;
         let is_elsewhere = |slot: &Slot<L>| Some(slot.node) != node;
-        self.earliest(now, size_bytes, |slot| {
-            is_elsewhere(slot) && owners.contains(&slot.node)
+        let may_probe = false;
+        self.earliest(now, inquiry, may_probe, |slot| {
+            is_elsewhere(slot) && inquiry.owners.contains(&slot.node)
         })
-        .or_else(|| self.earliest(now, size_bytes, is_other))
+        .or_else(|| self.earliest(now, inquiry, may_probe, is_other))
     }
 
     fn earliest(
         &self,
         now: Instant,
-        size_bytes: u64,
+        inquiry: &Inquiry<'_, L::Question>,
+        may_probe: bool,
         may: impl Fn(&Slot<L>) -> bool,
     ) -> Option<Chosen<L>> {
         let usable = self
-            .slots
-            .iter()
-            .filter(|slot| may(slot))
-            .filter_map(|slot| {
-                let open = slot.open.as_ref()?;
-                let is_usable = !open.standing.is_silent() && !open.lane.is_broken();
-                is_usable.then_some((slot, open))
-            });
+            .open()
+            .filter(|(slot, open)| may(slot) && open.is_usable());
         let seen: Vec<(&Slot<L>, &Open<L>, Outlook)> = usable
-            .map(|(slot, open)| (slot, open, open.meter.outlook(now, size_bytes)))
+            .map(|(slot, open)| (slot, open, open.meter.outlook(now, inquiry.size_bytes)))
             .collect();
         let delays = seen.iter().map(|(_, _, outlook)| outlook.delay);
         let least_delay = delays.fold(f64::INFINITY, f64::min);
         let finish = |open: &Open<L>, outlook: &Outlook| {
-            if open.meter.is_forgotten(now, PROBE_AFTER) {
+            if may_probe && open.meter.is_forgotten(now, PROBE_AFTER) {
                 return 0.0;
             }
-            outlook.finish(least_delay)
+            let is_detour = !open.lane.is_home_of(inquiry.question);
+            outlook.finish(least_delay) + if is_detour { DETOUR_SECONDS } else { 0.0 }
         };
         let earliest = |is_proven: bool| {
             let seen = seen.iter().filter(|(_, _, o)| o.is_proven == is_proven);
@@ -225,178 +233,35 @@ impl<L: Lane> Roster<L> {
         })
     }
 
-    /// What the lanes of a node have come to, on average.
-    fn usual_rate(&self, node: SocketAddr) -> Option<f64> {
-        let readings = self.open_of(node).map(|open| open.meter.reading());
-        let rates: Vec<f64> = readings
-            .filter(|reading| reading.answers > 0)
-            .map(|reading| reading.rate)
-            .collect();
-        #[allow(clippy::cast_precision_loss)] // a few lanes
-        let count = rates.len() as f64;
-        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / count)
+    fn open(&self) -> impl Iterator<Item = (&Slot<L>, &Open<L>)> {
+        let slots = self.slots.iter();
+        slots.filter_map(|slot| Some((slot, slot.open.as_ref()?)))
     }
 
     fn open_of(&self, node: SocketAddr) -> impl Iterator<Item = &Open<L>> {
-        self.slots
-            .iter()
-            .filter(move |slot| slot.node == node)
-            .filter_map(|slot| slot.open.as_ref())
-    }
-
-    /// One round of care; returns the lanes to be opened.
-    pub fn look_after(&mut self, now: Instant, nodes: &[SocketAddr]) -> Vec<(u64, SocketAddr)> {
-        self.nodes = nodes.to_vec();
-        self.troubles.retain(|node, _| nodes.contains(node));
-        self.slots.retain(|slot| {
-            let is_bad = slot
-                .open
-                .as_ref()
-                .is_some_and(|open| open.lane.is_broken() || open.meter.silence(now) >= GIVE_UP);
-            !is_bad && nodes.contains(&slot.node)
-        });
-        self.mark_silent(now);
-        self.set_patience(now);
-        self.see_peak(now);
-        self.close_spare();
-        self.open_missing(now)
-    }
-
-    fn mark_silent(&self, now: Instant) {
-        for open in self.slots.iter().filter_map(|slot| slot.open.as_ref()) {
-            let limit = open.meter.reading().delay * SILENT_DELAYS;
-            let is_silent = open.meter.silence(now) >= limit.clamp(SILENT_LEAST, SILENT_MOST);
-            open.standing.is_silent.store(is_silent, Ordering::Relaxed);
-        }
-    }
-
-    fn set_patience(&mut self, now: Instant) {
-        if self.patience_at.is_some_and(|at| now < at + PATIENCE_EVERY) {
-            return;
-        }
-        self.patience_at = Some(now);
-        let open = || self.slots.iter().filter_map(|slot| slot.open.as_ref());
-        let delays: Vec<_> = open().map(|open| open.meter.recent_delays(now)).collect();
-        let patience = hedging::patience(&delays);
-        let open = self.slots.iter_mut().filter_map(|slot| slot.open.as_mut());
-        for (open, patience) in open.zip(patience) {
-            open.patience = patience;
-        }
-    }
-
-    fn see_peak(&mut self, now: Instant) {
-        let since = *self.peak_since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= PEAK_MEMORY {
-            self.peak_since = Some(now);
-            self.peak_before = self.peak_bytes;
-            self.peak_bytes = 0;
-        }
-        let open = self.slots.iter().filter_map(|slot| slot.open.as_ref());
-        let outstanding = open
-            .map(|open| open.meter.reading().outstanding_bytes)
-            .sum();
-        self.peak_bytes = self.peak_bytes.max(outstanding);
-    }
-
-    /// How many lanes a node should have.
-    fn wanted(&self, node: SocketAddr) -> usize {
-        let node_count = self.nodes.len().max(1);
-        let bytes = self.peak_bytes.max(self.peak_before);
-        let by_bytes = usize::try_from(bytes.div_ceil(LANE_BYTES)).unwrap_or(usize::MAX);
-        let is_far = self
-            .open_of(node)
-            .any(|open| open.meter.reading().delay >= FAR);
-        let at_least = if is_far { FAR_LANES } else { 1 };
-        let wanted = by_bytes.max(at_least).div_ceil(node_count);
-        wanted.clamp(self.limits.least, self.limits.most)
-    }
-
-    fn close_spare(&mut self) {
-        for node in self.nodes.clone() {
-            let wanted = self.wanted(node);
-            let mut open_count = self.open_of(node).count();
-            self.slots.retain(|slot| {
-                let is_idle = slot.node == node
-                    && slot
-                        .open
-                        .as_ref()
-                        .is_some_and(|o| o.meter.reading().outstanding == 0);
-                let is_spare = is_idle && open_count > wanted;
-                open_count -= usize::from(is_spare);
-                !is_spare
-            });
-        }
-    }
-
-    fn open_missing(&mut self, now: Instant) -> Vec<(u64, SocketAddr)> {
-        let mut openings = Vec::new();
-        for node in self.nodes.clone() {
-            let trouble = self.troubles.entry(node).or_default();
-            if trouble.not_before.is_some_and(|at| now < at) {
-                continue;
-            }
-            // A node that answers nobody is tried by one connection at a time.
-            let has_open = self.open_of(node).next().is_some();
-            let wanted = if has_open { self.wanted(node) } else { 1 };
-            let have = self.slots.iter().filter(|slot| slot.node == node).count();
-            for _ in have..wanted {
-                self.last_number += 1;
-                let number = self.last_number;
-                self.slots.push(Slot {
-                    number,
-                    node,
-                    open: None,
-                });
-                openings.push((number, node));
-            }
-        }
-        openings
-    }
-
-    pub fn opened(&mut self, now: Instant, number: u64, opened: Result<(L, Arc<Meter>), String>) {
-        let Some(place) = self.slots.iter().position(|slot| slot.number == number) else {
-            return;
-        };
-        let node = self.slots[place].node;
-        let trouble = self.troubles.entry(node).or_default();
-        match opened {
-            Ok((lane, meter)) => {
-                *trouble = Trouble::default();
-                if let Some(rate) = self.usual_rate(node) {
-                    meter.expect_rate(rate);
-                }
-                self.slots[place].open = Some(Open {
-                    lane: Arc::new(lane),
-                    meter,
-                    standing: Arc::default(),
-                    patience: None,
-                });
-            }
-            Err(reason) => {
-                let pause = FIRST_PAUSE * (1 << trouble.failures.min(5));
-                trouble.failures += 1;
-                trouble.not_before = Some(now + pause.min(LAST_PAUSE));
-                self.last_failure = Some(format!("{node}: {reason}"));
-                self.slots.swap_remove(place);
-            }
-        }
+        self.open()
+            .filter(move |(slot, _)| slot.node == node)
+            .map(|(_, open)| open)
     }
 
     pub fn stats(&self) -> Vec<LaneStats> {
-        let open = self
-            .slots
-            .iter()
-            .filter_map(|slot| Some((slot, slot.open.as_ref()?)));
-        open.map(|(slot, open)| LaneStats {
+        let stats = self.open().map(|(slot, open)| LaneStats {
             node: slot.node,
-            state: if open.standing.is_silent() {
-                "silent"
-            } else {
-                "open"
+            state: match open.lane.condition() {
+                Condition::Broken => "broken",
+                _ if open.standing.is_silent() => "silent",
+                Condition::Full => "full",
+                Condition::Ready => "open",
             },
             reading: open.meter.reading(),
             hedged: open.standing.hedged.load(Ordering::Relaxed),
-        })
-        .collect()
+            answer_times: open.meter.answer_times(),
+            patience: open.patience,
+            shard: open.lane.shard(),
+        });
+        stats.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

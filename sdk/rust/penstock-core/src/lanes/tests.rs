@@ -14,6 +14,9 @@ struct Behaviour {
     rate: f64,
     is_silent: bool,
     is_down: bool,
+    /// It takes connections and ends them at the first read.
+    is_resetting: bool,
+    is_full: bool,
 }
 
 const HEALTHY: Behaviour = Behaviour {
@@ -21,6 +24,8 @@ const HEALTHY: Behaviour = Behaviour {
     rate: 50e6,
     is_silent: false,
     is_down: false,
+    is_resetting: false,
+    is_full: false,
 };
 
 const DOWN: Behaviour = Behaviour {
@@ -33,6 +38,8 @@ struct World {
     behaviours: Mutex<HashMap<SocketAddr, Behaviour>>,
     asked: Mutex<HashMap<SocketAddr, u64>>,
     opened: AtomicU64,
+    /// How often somebody has looked at a lane.
+    looks: AtomicU64,
 }
 
 impl World {
@@ -59,11 +66,13 @@ struct SimulatedLane {
 }
 
 impl Lane for SimulatedLane {
-    type Question = ();
+    /// The size of the answer.
+    type Question = u64;
     type Answer = SocketAddr;
     type Error = String;
 
-    fn ask<'a>(&'a self, (): &'a ()) -> BoxFuture<'a, Result<SocketAddr, String>> {
+    fn ask<'a>(&'a self, size: &'a u64) -> BoxFuture<'a, Result<SocketAddr, String>> {
+        let size = *size;
         Box::pin(async move {
             *self
                 .world
@@ -73,18 +82,18 @@ impl Lane for SimulatedLane {
                 .entry(self.node)
                 .or_default() += 1;
             let asked_at = now();
-            self.meter.asked(asked_at, SIZE);
+            self.meter.asked(asked_at, size);
             let behaviour = self.world.get(self.node);
-            if behaviour.is_down {
+            if behaviour.is_down || behaviour.is_resetting {
                 self.is_broken.store(true, Ordering::Relaxed);
-                self.meter.failed(SIZE);
+                self.meter.failed(size);
                 return Err("reset".to_owned());
             }
             let (head_at, end_at) = {
                 let mut free_at = self.free_at.lock().unwrap();
                 let head_at = (asked_at + behaviour.delay).max(*free_at);
                 #[allow(clippy::cast_precision_loss)]
-                let transfer = Duration::from_secs_f64(SIZE as f64 / behaviour.rate);
+                let transfer = Duration::from_secs_f64(size as f64 / behaviour.rate);
                 *free_at = head_at + transfer;
                 (head_at, *free_at)
             };
@@ -98,8 +107,8 @@ impl Lane for SimulatedLane {
                 }
                 meter.heard(now());
                 meter.answered(&Arrival {
-                    asked_bytes: SIZE,
-                    bytes: SIZE,
+                    asked_bytes: size,
+                    bytes: size,
                     asked_at,
                     head_at,
                     end_at,
@@ -110,8 +119,15 @@ impl Lane for SimulatedLane {
         })
     }
 
-    fn is_broken(&self) -> bool {
-        self.is_broken.load(Ordering::Relaxed)
+    fn condition(&self) -> Condition {
+        self.world.looks.fetch_add(1, Ordering::Relaxed);
+        if self.is_broken.load(Ordering::Relaxed) {
+            Condition::Broken
+        } else if self.world.get(self.node).is_full {
+            Condition::Full
+        } else {
+            Condition::Ready
+        }
     }
 }
 
@@ -178,12 +194,22 @@ async fn load(
     at_once: usize,
     seconds: u64,
 ) -> (u64, Duration) {
+    load_of(lanes, owners, SIZE, at_once, seconds).await
+}
+
+async fn load_of(
+    lanes: &Arc<Lanes<SimulatedConnector>>,
+    owners: &[SocketAddr],
+    size: u64,
+    at_once: usize,
+    seconds: u64,
+) -> (u64, Duration) {
     let end = now() + Duration::from_secs(seconds);
     let readers = (0..at_once).map(|_| async {
         let (mut count, mut longest) = (0, Duration::ZERO);
         while now() < end {
             let started = now();
-            match lanes.ask(owners, SIZE, None, &()).await {
+            match lanes.ask(owners, size, None, &size).await {
                 Ok(_) => count += 1,
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
@@ -293,7 +319,7 @@ async fn nobody_answers_is_said_soon() {
     }
     load(&lanes, &nodes, 6, 2).await;
     let started = now();
-    let error = lanes.ask(&nodes, SIZE, None, &()).await.unwrap_err();
+    let error = lanes.ask(&nodes, SIZE, None, &SIZE).await.unwrap_err();
     assert!(now() - started < Duration::from_secs(4));
     assert!(error.to_string().contains("nothing listens"), "{error}");
 }
@@ -326,4 +352,88 @@ async fn hedges_keep_their_budget() {
     let hedges = lanes.extra().hedges.load(Ordering::Relaxed) - before;
     assert!(hedges > 0);
     assert!(hedges <= count / 20 + 64, "{hedges} of {count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_carry_samples_that_are_larger_than_what_any_has_proven() {
+    const LARGE: u64 = 1_000_000;
+    let (world, lanes, nodes) = three_nodes().await;
+    load_of(&lanes, &nodes, LARGE, 48, 10).await;
+    let stats = lanes.stats();
+    assert!(stats.len() >= 18, "{} lanes", stats.len());
+    let least = stats.iter().map(|lane| lane.reading.answers).min();
+    assert!(least >= Some(20), "{least:?} answers on one of the lanes");
+    world.set(nodes[0], DOWN);
+    load_of(&lanes, &nodes, LARGE, 48, 3).await;
+    world.set(nodes[0], HEALTHY);
+    load_of(&lanes, &nodes, LARGE, 48, 6).await;
+    world.take_asked();
+    let (count, _) = load_of(&lanes, &nodes, LARGE, 48, 5).await;
+    let share = world.take_asked()[&nodes[0]] * 100 / count;
+    assert!(share >= 20, "the node that came back has {share} %");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_not_held_back_by_a_lane_that_is_silent() {
+    let (world, lanes, nodes) = three_nodes().await;
+    load(&lanes, &nodes, 10, 1).await;
+    let frozen = Behaviour {
+        is_silent: true,
+        ..HEALTHY
+    };
+    world.set(nodes[0], frozen);
+    for node in &nodes[1..] {
+        world.set(*node, DOWN);
+    }
+    let started = now();
+    let asked = lanes.ask(&nodes[..1], SIZE, None, &SIZE).await;
+    let error = asked.unwrap_err().to_string();
+    assert!(error.contains("reset"), "{error}");
+    let waited = now() - started;
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_ends_every_connection_is_opened_gently() {
+    let (world, lanes, nodes) = three_nodes().await;
+    let resetting = Behaviour {
+        delay: Duration::from_millis(1),
+        is_resetting: true,
+        ..HEALTHY
+    };
+    world.set(nodes[0], resetting);
+    let before = world.opened.load(Ordering::Relaxed);
+    load(&lanes, &nodes, 20, 20).await;
+    let opened = world.opened.load(Ordering::Relaxed) - before;
+    assert!(opened < 30, "opened {opened} times");
+    world.set(nodes[0], HEALTHY);
+    load(&lanes, &nodes, 20, 5).await;
+    world.take_asked();
+    load(&lanes, &nodes, 20, 2).await;
+    assert!(world.take_asked()[&nodes[0]] > 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_without_a_lane_wait_until_they_are_told() {
+    let (world, lanes, nodes) = three_nodes().await;
+    let full = Behaviour {
+        is_full: true,
+        ..HEALTHY
+    };
+    nodes.iter().for_each(|node| world.set(*node, full));
+    sleep(Duration::from_millis(200)).await;
+    let before = world.looks.load(Ordering::Relaxed);
+    let started = now();
+    let waiting = (0..1000).map(|_| lanes.ask(&nodes, SIZE, None, &SIZE));
+    let recover = async {
+        sleep(Duration::from_millis(450)).await;
+        let looks = world.looks.load(Ordering::Relaxed) - before;
+        nodes.iter().for_each(|node| world.set(*node, HEALTHY));
+        looks
+    };
+    let (answers, looks) = futures::join!(futures::future::join_all(waiting), recover);
+    // A read looks at six lanes up to three times, and does so once or twice in this time.
+    assert!(looks < 1000 * 6 * 3 * 4, "{looks} looks");
+    assert!(answers.iter().all(Result::is_ok));
+    assert!(now() - started < Duration::from_secs(2));
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -34,6 +35,8 @@ const KEY_CHECKSUM_AT: usize = 24;
 const IDLE_BYTES: usize = 16 << 20;
 /// A transaction keeps its dirty pages in memory until it commits.
 const TRANSACTION_BYTES: usize = 64 << 20;
+/// The same for deleting, which touches a page or two an object: LMDB gives a transaction up that touches too many.
+const TRANSACTION_DELETIONS: usize = 4096;
 
 #[derive(Debug, Clone)]
 pub struct LmdbStore {
@@ -182,6 +185,7 @@ impl Shared {
             reason,
             node: None,
             attempts: 1,
+            waited: Duration::ZERO,
         };
         match error {
             EnvironmentError::Damaged(what) => unavailable(self.damage(dataset_id, &what)),
@@ -194,9 +198,14 @@ impl Shared {
             EnvironmentError::Lmdb(heed::Error::Io(io))
                 if io.kind() == io::ErrorKind::PermissionDenied =>
             {
-                unavailable(format!(
-                    "no right to write in {folder}; readers too need it for LMDB's lock file: check the folder's owner and rights"
-                ))
+                StoreError::Refused {
+                    operation: operation.to_owned(),
+                    reason: format!(
+                        "no right to write in {folder}; readers too need it for LMDB's lock file: check the folder's owner and rights"
+                    ),
+                    node: None,
+                    attempts: 1,
+                }
             }
             EnvironmentError::Lmdb(other) => unavailable(format!("{other} (LMDB store {folder})")),
         }
@@ -215,6 +224,7 @@ impl Shared {
             dataset_id: request.dataset_id,
             object_id: request.object_id,
             field: field.map(str::to_owned),
+            node: None,
             attempts: 1,
         };
         let corrupt = |field: String, reason: String| StoreError::Corrupt {
@@ -255,6 +265,7 @@ impl Shared {
         Ok(Record {
             object_id: request.object_id,
             fields,
+            node: None,
             attempts: 1,
         })
     }
@@ -315,9 +326,9 @@ impl Shared {
 
     fn delete(&self, table: Table, dataset_id: Id, object_ids: &[Id]) -> Result<(), StoreError> {
         self.refuse_read_only()?;
-        let delete = |environment: &Environment| {
+        let delete = |environment: &Environment, portion: &[Id]| {
             environment.write(|txn, database, before| {
-                for object_id in object_ids {
+                for object_id in portion {
                     let prefix = key_of(table, *object_id, "");
                     let mut cursor = before.seek(&prefix)?;
                     while let Some((key, value)) = cursor.entry_of(&prefix)? {
@@ -329,9 +340,12 @@ impl Shared {
                 Ok(())
             })
         };
-        self.existing(dataset_id)
-            .and_then(|found| found.map_or(Ok(()), |environment| delete(&environment)))
-            .map_err(|error| self.failure("deleting objects", dataset_id, error))
+        let failure = |error| self.failure("deleting objects", dataset_id, error);
+        let Some(environment) = self.existing(dataset_id).map_err(failure)? else {
+            return Ok(());
+        };
+        let mut portions = object_ids.chunks(TRANSACTION_DELETIONS);
+        portions.try_for_each(|portion| delete(&environment, portion).map_err(failure))
     }
 
     fn scan(&self, table: Table, dataset_id: Id) -> Result<Vec<Id>, StoreError> {
@@ -665,3 +679,6 @@ impl Store for LmdbStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

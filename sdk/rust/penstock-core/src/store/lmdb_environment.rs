@@ -17,6 +17,7 @@ use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, MdbError, RwTxn, WithoutTls};
 
 mod check;
+mod file_systems;
 mod pages;
 mod snapshot;
 
@@ -371,7 +372,7 @@ pub(super) fn free_bytes(folder: &Path) -> io::Result<u64> {
 }
 
 /// The name of the network file system that `folder` is on, if it is on one: LMDB's locks and maps break there.
-pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<&'static str>> {
+pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<String>> {
     let path = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str()))?;
     // SAFETY: `path` ends with a zero byte and `answer` is a plain structure that the call fills.
     let (code, answer) = unsafe {
@@ -381,25 +382,7 @@ pub(super) fn network_file_system(folder: &Path) -> io::Result<Option<&'static s
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(name_of_network_file_system(answer.f_type))
-}
-
-/// Magic numbers as in statfs(2).
-pub(super) const fn name_of_network_file_system(magic: i64) -> Option<&'static str> {
-    Some(match magic {
-        0x6969 => "NFS",
-        0x517b | 0xfe53_4d42 => "SMB",
-        0xff53_4d42 => "CIFS",
-        0x0102_1997 => "9P",
-        0x00c3_6400 => "Ceph",
-        0x0bd0_0bd0 => "Lustre",
-        0x4750_4653 => "GPFS",
-        0x1983_0326 => "BeeGFS",
-        0x5346_414f | 0x6b41_4653 => "AFS",
-        0x7375_7245 => "Coda",
-        0x564c => "NCP",
-        _ => return None,
-    })
+    file_systems::network_name(answer.f_type, folder)
 }
 
 #[cfg(test)]

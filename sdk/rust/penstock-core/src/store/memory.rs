@@ -81,6 +81,7 @@ impl MemoryStore {
             dataset_id: request.dataset_id,
             object_id: request.object_id,
             field: field.map(str::to_owned),
+            node: None,
             attempts: 1,
         };
         let content = self.content.read().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +105,7 @@ impl MemoryStore {
         Ok(Record {
             object_id: request.object_id,
             fields,
+            node: None,
             attempts: 1,
         })
     }
@@ -159,6 +161,7 @@ impl Faults {
                 reason: "the fault plan says so".to_owned(),
                 node: None,
                 attempts: 1,
+                waited: Duration::ZERO,
             });
         }
         if fate < corrupt_from {
@@ -166,6 +169,7 @@ impl Faults {
                 dataset_id,
                 object_id,
                 field: None,
+                node: None,
                 attempts: 1,
             });
         }

@@ -1,6 +1,7 @@
 //! Where field bytes live. One trait, several stores; the engine knows only what stands here.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 mod config;
@@ -115,6 +116,8 @@ impl FieldData {
 pub struct Record {
     pub object_id: Id,
     pub fields: Vec<FieldData>,
+    /// Who answered, where there are several who could.
+    pub node: Option<SocketAddr>,
     /// How many requests this answer took; more than one means retries or an escalation.
     pub attempts: u32,
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -18,9 +18,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use uuid::Uuid;
 
+use super::shards::Sharding;
 use super::wire::{self, Answer, Ask, Damaged, Execute, Frame, HEADER_BYTES, Head, Page};
 use crate::arena::Pool;
-use crate::lanes::{Arrival, Lane, Meter};
+use crate::lanes::{Arrival, Condition, Lane, Meter, Shard};
 use crate::store::Secret;
 
 /// Opening takes two or three round trips, four with TLS.
@@ -30,8 +31,8 @@ const READ_BYTES: usize = 16 << 10;
 /// After an answer of this size little more than a head is read at once: the next one will be large too.
 const LARGE_BYTES: usize = 2 * READ_BYTES;
 const HEAD_READ_BYTES: usize = 256;
-/// A connection has 32768 stream ids. One with so many reads on their way has lost answers.
-const MAX_STREAMS: usize = 8192;
+/// Stream ids are the numbers of two bytes that are not negative.
+const MAX_STREAMS: usize = 1 << 15;
 /// What small requests count for.
 const SMALL_BYTES: u64 = 256;
 
@@ -63,6 +64,8 @@ pub(super) struct Read {
     pub level: u16,
     pub dataset_id: Uuid,
     pub object_id: Uuid,
+    /// Where the object lies on the ring.
+    pub token: i64,
     pub fields: Option<Arc<[Arc<str>]>>,
     pub size_bytes: u64,
 }
@@ -72,6 +75,8 @@ pub(super) struct Read {
 pub(super) enum LaneError {
     #[error("connection lost: {0}")]
     Broken(Arc<str>),
+    #[error("it has as many reads on their way as it can tell apart")]
+    Full,
     #[error("{message}")]
     Refused { code: i32, message: String },
     #[error(transparent)]
@@ -81,6 +86,7 @@ pub(super) enum LaneError {
 pub(super) struct Connection {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
+    sharding: Option<Sharding>,
 }
 
 impl fmt::Debug for Connection {
@@ -132,7 +138,7 @@ impl Connection {
         let stream = TcpStream::connect(node).await.map_err(text)?;
         stream.set_nodelay(true).map_err(text)?;
         let meter = Arc::new(Meter::new(started));
-        let connection = match entrance.tls {
+        let mut connection = match entrance.tls {
             None => {
                 let (source, sink) = stream.into_split();
                 let source = Incoming::new(source, pool);
@@ -149,7 +155,7 @@ impl Connection {
                 Self::start(source, sink, Arc::clone(&meter))
             }
         };
-        connection.log_in(entrance.login).await?;
+        connection.sharding = connection.log_in(entrance.login).await?;
         Ok((connection, meter))
     }
 
@@ -168,26 +174,36 @@ impl Connection {
         Self {
             shared,
             tasks: [reader.abort_handle(), writer.abort_handle()],
+            sharding: None,
         }
     }
 
-    async fn log_in(&self, login: Option<(String, Secret)>) -> Result<(), String> {
-        match self.small(&Ask::Startup).await? {
+    /// Also asks at which shard the connection ends, in the same packet: it costs no round trip. That question comes
+    /// first, because a node that wants a password takes nothing else after the beginning.
+    async fn log_in(&self, login: Option<(String, Secret)>) -> Result<Option<Sharding>, String> {
+        let (options, begun) = join(self.small(&Ask::Options), self.small(&Ask::Startup)).await;
+        match begun? {
+            Answer::Ready => {}
+            Answer::Authenticate => self.authenticate(login).await?,
+            Answer::Error { message, .. } => return Err(message),
+            _ => return Err("it does not speak CQL".to_owned()),
+        }
+        Ok(match options {
+            Ok(Answer::Supported(options)) => Sharding::of(&options),
+            _ => None,
+        })
+    }
+
+    async fn authenticate(&self, login: Option<(String, Secret)>) -> Result<(), String> {
+        let (user, password) = login.ok_or("it wants a user name and a password")?;
+        let ask = Ask::Login {
+            user: &user,
+            password: password.reveal(),
+        };
+        match self.small(&ask).await? {
             Answer::Ready => Ok(()),
-            Answer::Authenticate => {
-                let (user, password) = login.ok_or("it wants a user name and a password")?;
-                let ask = Ask::Login {
-                    user: &user,
-                    password: password.reveal(),
-                };
-                match self.small(&ask).await? {
-                    Answer::Ready => Ok(()),
-                    Answer::Error { message, .. } => Err(message),
-                    _ => Err("it wants a way to log in that is not known here".to_owned()),
-                }
-            }
             Answer::Error { message, .. } => Err(message),
-            _ => Err("it does not speak CQL".to_owned()),
+            _ => Err("it wants a way to log in that is not known here".to_owned()),
         }
     }
 
@@ -254,8 +270,24 @@ impl Lane for Connection {
         Box::pin(self.read(question))
     }
 
-    fn is_broken(&self) -> bool {
-        self.shared.state().broken.is_some()
+    fn condition(&self) -> Condition {
+        let state = self.shared.state();
+        if state.broken.is_some() {
+            Condition::Broken
+        } else if state.is_full() {
+            Condition::Full
+        } else {
+            Condition::Ready
+        }
+    }
+
+    fn shard(&self) -> Option<Shard> {
+        self.sharding.as_ref().map(|sharding| sharding.shard)
+    }
+
+    fn is_home_of(&self, question: &Read) -> bool {
+        let sharding = self.sharding.as_ref();
+        sharding.is_none_or(|sharding| sharding.is_home_of(question.token))
     }
 }
 
@@ -284,14 +316,11 @@ impl Shared {
                 asked_at,
                 asked_bytes,
             };
-            let Some(stream) = state.enter(pending) else {
-                drop(state);
-                self.break_off("too many answers never came");
-                return Err(LaneError::Broken(Arc::from("too many answers never came")));
-            };
+            let stream = state.enter(pending).ok_or(LaneError::Full)?;
+            // Before anybody can send it, so that no answer is counted before its question.
+            self.meter.asked(asked_at, asked_bytes);
             ask.write(stream, &mut state.outgoing);
         }
-        self.meter.asked(asked_at, asked_bytes);
         self.has_outgoing.notify_one();
         answer
             .await
@@ -364,12 +393,16 @@ impl Shared {
 }
 
 impl State {
+    fn is_full(&self) -> bool {
+        self.free.is_empty() && self.pending.len() >= MAX_STREAMS
+    }
+
     fn enter(&mut self, pending: Pending) -> Option<i16> {
         if let Some(stream) = self.free.pop() {
             *self.pending.get_mut(usize::try_from(stream).ok()?)? = Some(pending);
             return Some(stream);
         }
-        if self.pending.len() >= MAX_STREAMS {
+        if self.is_full() {
             return None;
         }
         let stream = i16::try_from(self.pending.len()).ok()?;
@@ -450,3 +483,6 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! What the driver's failures mean for a caller.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
 
 use super::connection::LaneError;
@@ -9,31 +12,35 @@ use crate::lanes::AskError;
 use crate::store::ReadRequest;
 
 /// What a read that found no good bytes is called.
-pub(super) fn refuse(request: &ReadRequest, doubt: Found, attempts: u32) -> StoreError {
+pub(super) fn refuse(
+    request: &ReadRequest,
+    doubt: Found,
+    node: SocketAddr,
+    attempts: u32,
+) -> StoreError {
     let (dataset_id, object_id) = (request.dataset_id, request.object_id);
+    let node = Some(node.to_string());
     match doubt {
-        Found::Damaged {
-            field,
-            reason,
-            node,
-        } => StoreError::Corrupt {
+        Found::Damaged { field, reason } => StoreError::Corrupt {
             dataset_id,
             object_id,
             field,
             reason,
-            node: Some(node),
+            node,
             attempts,
         },
         Found::Missing(field) => StoreError::Missing {
             dataset_id,
             object_id,
             field,
+            node,
             attempts,
         },
         Found::Fields(_) => StoreError::Missing {
             dataset_id,
             object_id,
             field: None,
+            node,
             attempts,
         },
     }
@@ -96,10 +103,49 @@ pub(super) fn failure(operation: String, error: &TryError, attempts: u32) -> Sto
         }
         _ => None,
     };
+    if !is_passing(error) {
+        return StoreError::Refused {
+            operation,
+            reason,
+            node,
+            attempts,
+        };
+    }
     StoreError::Unavailable {
         operation,
         reason,
         node,
         attempts,
+        waited: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: i32) -> TryError {
+        let node = SocketAddr::from(([127, 0, 0, 1], 9042));
+        let message = "no".to_owned();
+        let error = LaneError::Refused { code, message };
+        TryError::Lane(AskError::Lane { node, error })
+    }
+
+    #[test]
+    fn what_a_node_will_never_do_is_refused_and_names_it() {
+        for code in FINAL_CODES {
+            let error = failure("reading".to_owned(), &refused(code), 1);
+            assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+            assert_eq!(error.node(), Some("127.0.0.1:9042"));
+        }
+        let overloaded = failure("reading".to_owned(), &refused(0x1001), 6);
+        assert!(matches!(
+            overloaded,
+            StoreError::Unavailable { attempts: 6, .. }
+        ));
+        let silent = TryError::Lane(AskError::NoLane {
+            reason: String::new(),
+        });
+        assert!(is_passing(&silent));
     }
 }

@@ -5,21 +5,21 @@
 
 mod connection;
 mod failures;
+mod reads;
 mod rows;
 mod session;
+mod shards;
 mod topology;
 mod wire;
+mod writes;
 
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::{BoxFuture, join};
-use futures::stream::{self, StreamExt, TryStreamExt};
 use scylla::client::session::Session;
 use scylla::errors::{DbError, PrepareError, RequestAttemptError};
 use scylla::response::PagingState;
@@ -27,25 +27,19 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use self::failures::{failure, is_passing, refuse};
-use self::rows::{Ask, Found, Statements, TryError};
+use self::failures::{failure, is_passing};
+use self::rows::{Ask, Statements, TryError};
 use self::topology::{NodeConnector, Topology};
-use super::{
-    Consistency, CqlConfig, Fields, NewObject, ReadRequest, Record, Store, StoreCounters, Table,
-    WriteRequest,
-};
-use crate::codec::{self, Header};
+use self::writes::finish_all;
+use super::{CqlConfig, ReadRequest, Record, Store, StoreCounters, Table, WriteRequest};
 use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
-use crate::lanes::{AskError, LaneLimits, LaneStats, Lanes};
+use crate::lanes::{LaneLimits, LaneStats, Lanes};
 use crate::retry::Backoff;
 
 /// Cassandra takes a fortieth of its heap from one client before it stops reading: 12.8 MB of 512 MB.
 const WRITE_BYTES_UNDER_WAY: usize = 8 << 20;
 const WRITE_UNIT_BYTES: usize = 1 << 10;
-const OBJECTS_UNDER_WAY: usize = 128;
-/// A damaged answer of a quorum is asked for again: it may have been damaged on the way.
-const QUORUM_TRIES: u32 = 3;
 const SCAN_RANGES: u64 = 64;
 const SCANS_AT_ONCE: usize = 4;
 const PING_PATIENCE: Duration = Duration::from_secs(5);
@@ -73,16 +67,6 @@ struct Open {
     write_room: Semaphore,
     retries: Arc<AtomicU64>,
     escalations: Arc<AtomicU64>,
-}
-
-/// One row to be written.
-struct Chunk {
-    dataset_id: Id,
-    object_id: Id,
-    name: Arc<str>,
-    index: i32,
-    header: Header,
-    data: Bytes,
 }
 
 impl CqlStore {
@@ -154,194 +138,15 @@ impl Open {
         }
     }
 
-    async fn read(&self, request: &ReadRequest) -> Result<Record, StoreError> {
-        let owners = self.topology.ring().owners(Some(rows::token_of(request)));
-        let mut level = request.consistency;
-        let mut backoff = Backoff::default();
-        let mut quorum_answers = 0;
-        let mut attempts = 0;
-        // The node whose answer was not good.
-        let mut not = None;
-        loop {
-            attempts += 1;
-            let found = self.read_once(request, level, &owners, not).await;
-            if level == Consistency::Quorum && found.is_ok() {
-                quorum_answers += 1;
-            }
-            match found {
-                Ok((Found::Fields(fields), _)) => {
-                    return Ok(Record {
-                        object_id: request.object_id,
-                        fields,
-                        attempts,
-                    });
-                }
-                Ok((_, node)) if level == Consistency::One => {
-                    self.escalations.fetch_add(1, Ordering::Relaxed);
-                    level = Consistency::Quorum;
-                    not = Some(node);
-                }
-                Ok((Found::Damaged { .. }, node)) if quorum_answers < QUORUM_TRIES => {
-                    self.retries.fetch_add(1, Ordering::Relaxed);
-                    not = Some(node);
-                }
-                Ok((doubt, _)) => return Err(refuse(request, doubt, attempts)),
-                Err(error) => {
-                    if let TryError::Lane(AskError::Lane { node, .. } | AskError::Silent { node }) =
-                        &error
-                    {
-                        not = Some(*node);
-                    }
-                    let operation = || format!("reading object {}", request.object_id);
-                    self.wait_or_fail(&mut backoff, &error, operation).await?;
-                }
-            }
-        }
-    }
-
-    async fn read_once(
-        &self,
-        request: &ReadRequest,
-        level: Consistency,
-        owners: &[SocketAddr],
-        not: Option<SocketAddr>,
-    ) -> Result<(Found, SocketAddr), TryError> {
-        let ask = match &request.fields {
-            Fields::All => Ask::AllFields,
-            Fields::Named(_) => Ask::NamedFields,
-        };
-        let statements = self.statements(request.table);
-        let statement = statements.for_lanes(&self.session, ask).await?;
-        let question = rows::question(statement, request, level);
-        let size_bytes = request.size_bytes;
-        let (pages, node) = self.lanes.ask(owners, size_bytes, not, &question).await?;
-        Ok((rows::found(request, pages, node)?, node))
-    }
-
-    async fn write(&self, request: WriteRequest) -> Result<(), StoreError> {
-        for object in &request.objects {
-            codec::check_object(object)?;
-        }
-        let (table, dataset_id) = (request.table, request.dataset_id);
-        stream::iter(request.objects)
-            .map(|object| self.write_object(table, dataset_id, object))
-            .buffer_unordered(OBJECTS_UNDER_WAY)
-            .try_collect()
-            .await
-    }
-
-    /// First chunks last: they say that the rest is there.
-    async fn write_object(
-        &self,
-        table: Table,
-        dataset_id: Id,
-        object: NewObject,
-    ) -> Result<(), StoreError> {
-        let (first, later): (Vec<Chunk>, Vec<Chunk>) = object
-            .fields
-            .into_iter()
-            .flat_map(|(name, data)| {
-                let header = Header::of(&data);
-                (0_i32..)
-                    .zip(codec::split(&data))
-                    .map(move |(index, data)| Chunk {
-                        dataset_id,
-                        object_id: object.object_id,
-                        name: Arc::clone(&name),
-                        index,
-                        header,
-                        data,
-                    })
-            })
-            .partition(|chunk| chunk.index == 0);
-        for chunks in [later, first] {
-            stream::iter(chunks)
-                .map(|chunk| self.write_chunk(table, chunk))
-                .buffer_unordered(OBJECTS_UNDER_WAY)
-                .try_collect::<()>()
-                .await?;
-        }
-        Ok(())
-    }
-
-    async fn write_chunk(&self, table: Table, chunk: Chunk) -> Result<(), StoreError> {
-        let units = chunk.data.len().div_ceil(WRITE_UNIT_BYTES).max(1);
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let room = self.write_room.acquire_many(units).await;
-        let _room = room.map_err(|_| StoreError::Closed)?;
-        let operation = || {
-            let Chunk {
-                object_id,
-                name,
-                index,
-                ..
-            } = &chunk;
-            format!("writing chunk {index} of field {name:?} of object {object_id}")
-        };
-        let (dataset_id, object_id) = (Uuid::from(chunk.dataset_id), Uuid::from(chunk.object_id));
-        let (name, header, data) = (&*chunk.name, &chunk.header, &chunk.data);
-        if chunk.index > 0 {
-            let values = (dataset_id, object_id, name, chunk.index, data);
-            let write = || self.execute(table, Ask::LaterChunk, values);
-            return self.retrying(operation, write).await;
-        }
-        let values = (
-            dataset_id,
-            object_id,
-            name,
-            chunk.index,
-            header.layout,
-            header.chunk_bytes.cast_signed(),
-            header.total_bytes.cast_signed(),
-            header.xxh3.cast_signed(),
-            data,
-        );
-        let write = || self.execute(table, Ask::FirstChunk, values);
-        self.retrying(operation, write).await
-    }
-
-    async fn execute(
-        &self,
-        table: Table,
-        ask: Ask,
-        values: impl scylla::serialize::row::SerializeRow,
-    ) -> Result<(), TryError> {
-        let statement = self.statements(table).get(&self.session, ask).await?;
-        self.session.execute_unpaged(statement, values).await?;
-        Ok(())
-    }
-
-    async fn delete(
-        &self,
-        table: Table,
-        dataset_id: Id,
-        object_ids: Vec<Id>,
-    ) -> Result<(), StoreError> {
-        stream::iter(object_ids)
-            .map(|object_id| {
-                let key = (Uuid::from(dataset_id), Uuid::from(object_id));
-                self.retrying(
-                    move || format!("deleting object {object_id}"),
-                    move || self.execute(table, Ask::Delete, key),
-                )
-            })
-            .buffer_unordered(OBJECTS_UNDER_WAY)
-            .try_collect()
-            .await
-    }
-
     /// Walks the whole table, because a dataset is only half of the partition key.
     async fn scan(&self, table: Table, dataset_id: Id) -> Result<Vec<Id>, StoreError> {
-        let parts: Vec<Vec<Id>> = stream::iter(token_ranges())
-            .map(|range| {
-                self.retrying(
-                    || "listing objects".to_owned(),
-                    move || self.scan_range(table, Uuid::from(dataset_id), range),
-                )
-            })
-            .buffer_unordered(SCANS_AT_ONCE)
-            .try_collect()
-            .await?;
+        let jobs = token_ranges().map(|range| {
+            self.retrying(
+                || "listing objects".to_owned(),
+                move || self.scan_range(table, Uuid::from(dataset_id), range),
+            )
+        });
+        let parts: Vec<Vec<Id>> = finish_all(jobs, SCANS_AT_ONCE).await?;
         let mut ids: Vec<Id> = parts.into_iter().flatten().collect();
         ids.sort_unstable();
         Ok(ids)
@@ -385,6 +190,7 @@ impl Open {
             reason,
             node: None,
             attempts: 1,
+            waited: Duration::ZERO,
         };
         let question = self
             .session
@@ -408,7 +214,11 @@ impl Open {
         loop {
             match job().await {
                 Ok(value) => return Ok(value),
-                Err(error) => self.wait_or_fail(&mut backoff, &error, &operation).await?,
+                Err(error) => {
+                    let attempts = backoff.tries();
+                    self.wait_or_fail(&mut backoff, &error, attempts, &operation)
+                        .await?;
+                }
             }
         }
     }
@@ -417,9 +227,9 @@ impl Open {
         &self,
         backoff: &mut Backoff,
         error: &TryError,
+        attempts: u32,
         operation: impl Fn() -> String,
     ) -> Result<(), StoreError> {
-        let attempts = backoff.tries();
         let pause = if is_passing(error) {
             backoff.next_pause()
         } else {

@@ -1,6 +1,5 @@
 //! The statements on the two tables, and how rows become fields.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -158,7 +157,6 @@ pub(super) enum Found {
     Damaged {
         field: String,
         reason: String,
-        node: String,
     },
 }
 
@@ -174,6 +172,7 @@ pub(super) fn question(
     statement: Arc<Prepared>,
     request: &ReadRequest,
     level: Consistency,
+    token: i64,
 ) -> Read {
     Read {
         statement,
@@ -183,6 +182,7 @@ pub(super) fn question(
         },
         dataset_id: Uuid::from(request.dataset_id),
         object_id: Uuid::from(request.object_id),
+        token,
         fields: match &request.fields {
             Fields::All => None,
             Fields::Named(names) => Some(Arc::clone(names)),
@@ -202,17 +202,25 @@ pub(super) fn token_of(request: &ReadRequest) -> i64 {
     hasher.finish().value()
 }
 
-/// What the pages of an answer hold.
-pub(super) fn found(
-    request: &ReadRequest,
-    pages: Vec<Page>,
-    node: SocketAddr,
-) -> Result<Found, TryError> {
+/// What the pages of an answer hold. Rows that cannot be right were damaged, on the disk or on their way.
+pub(super) fn found(request: &ReadRequest, pages: Vec<Page>) -> Found {
     let mut rows = Vec::with_capacity(1);
     for page in pages {
-        collect(page, request, &mut rows).map_err(|error| TryError::Columns(error.to_string()))?;
+        if let Err(damage) = collect(page, request, &mut rows) {
+            return Found::Damaged {
+                field: asked_fields(request),
+                reason: damage.to_string(),
+            };
+        }
     }
-    Ok(assemble(request, rows, node))
+    assemble(request, rows)
+}
+
+fn asked_fields(request: &ReadRequest) -> String {
+    match &request.fields {
+        Fields::All => String::new(),
+        Fields::Named(names) => names.join(", "),
+    }
 }
 
 fn collect(mut page: Page, request: &ReadRequest, rows: &mut Vec<Row>) -> Result<(), Damaged> {
@@ -268,7 +276,7 @@ fn name_of(field: &str, request: &ReadRequest, rows: &[Row]) -> Arc<str> {
     }
 }
 
-fn assemble(request: &ReadRequest, rows: Vec<Row>, node: SocketAddr) -> Found {
+fn assemble(request: &ReadRequest, rows: Vec<Row>) -> Found {
     let mut fields: Vec<FieldData> = Vec::new();
     let mut rest = rows.into_iter().peekable();
     while let Some(first) = rest.next() {
@@ -287,7 +295,6 @@ fn assemble(request: &ReadRequest, rows: Vec<Row>, node: SocketAddr) -> Found {
                 return Found::Damaged {
                     field: name.to_string(),
                     reason,
-                    node: node.to_string(),
                 };
             }
         }
@@ -316,4 +323,121 @@ fn in_asked_order(request: &ReadRequest, mut fields: Vec<FieldData>) -> Found {
         }
     }
     Found::Fields(ordered)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{BufMut, BytesMut};
+
+    use super::*;
+    use crate::codec::LAYOUT;
+    use crate::id::Id;
+    use crate::retry::Random;
+    use crate::store::cql::wire::Cells;
+
+    fn request(dataset_id: Id, object_id: Id) -> ReadRequest {
+        ReadRequest {
+            table: Table::Samples,
+            dataset_id,
+            object_id,
+            fields: Fields::Named(["image".into(), "mask".into()].into()),
+            consistency: Consistency::One,
+            size_bytes: 0,
+        }
+    }
+
+    /// Tokens that DataStax' driver for Python works out for the same keys (`Murmur3Token.from_key`), and over ten
+    /// thousand of them a sum in which every place counts.
+    #[test]
+    fn tokens_are_those_of_the_drivers() {
+        const FIRST: [i64; 8] = [
+            -2_425_565_047_475_300_687,
+            7_603_058_192_463_659_219,
+            -179_295_648_857_940_156,
+            4_630_330_930_290_458_341,
+            -6_171_238_050_095_256_166,
+            7_090_720_546_353_525_576,
+            -2_137_396_713_419_790_506,
+            4_635_926_503_193_047_021,
+        ];
+        let mut random = Random::new(12);
+        let mut id = || {
+            let halves = [random.next_u64(), random.next_u64()];
+            Id::from_slice(&halves.map(u64::to_be_bytes).concat()).unwrap()
+        };
+        let tokens: Vec<i64> = (0..10_000)
+            .map(|_| {
+                let dataset_id = id();
+                token_of(&request(dataset_id, id()))
+            })
+            .collect();
+        assert_eq!(tokens[..8], FIRST);
+        let sum = tokens.iter().fold(0_u64, |sum, token| {
+            sum.wrapping_mul(31).wrapping_add(token.cast_unsigned())
+        });
+        assert_eq!(sum, 0x331a_0e62_f3ab_573e);
+    }
+
+    fn cell(target: &mut BytesMut, content: &[u8]) {
+        target.put_u32(u32::try_from(content.len()).unwrap());
+        target.put_slice(content);
+    }
+
+    /// The cells of one row with a field of four bytes.
+    fn row(field: &str) -> BytesMut {
+        let header = Header::of(b"good");
+        let mut cells = BytesMut::new();
+        cell(&mut cells, field.as_bytes());
+        cell(&mut cells, &0_i32.to_be_bytes());
+        cell(&mut cells, &[LAYOUT.cast_unsigned()]);
+        cell(&mut cells, &header.chunk_bytes.to_be_bytes());
+        cell(&mut cells, &header.total_bytes.to_be_bytes());
+        cell(&mut cells, &header.xxh3.to_be_bytes());
+        cell(&mut cells, b"good");
+        cells
+    }
+
+    fn read(cells: &[u8]) -> Found {
+        let page = Page {
+            next: None,
+            row_count: 2,
+            cells: Cells::new(Bytes::copy_from_slice(cells)),
+        };
+        found(&request(Id::default(), Id::default()), vec![page])
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_in_the_rows_is_a_doubt_and_never_final() {
+        let sound = [row("image"), row("mask")].concat();
+        assert!(matches!(read(&sound), Found::Fields(fields) if fields.len() == 2));
+        let mut damaged = 0;
+        for place in 0..sound.len() {
+            for bit in 0..8 {
+                let mut bytes = sound.clone();
+                bytes[place] ^= 1 << bit;
+                match read(&bytes) {
+                    Found::Damaged { .. } => damaged += 1,
+                    Found::Missing(_) => {}
+                    // Nothing depends on the size of the chunks of a field that has one.
+                    Found::Fields(fields) => assert!(
+                        fields.iter().all(|field| field.to_bytes() == "good"),
+                        "byte {place}, bit {bit}"
+                    ),
+                }
+            }
+        }
+        assert!(damaged > sound.len(), "{damaged} of {}", 8 * sound.len());
+    }
+
+    #[test]
+    fn rows_that_end_too_early_are_damaged_and_name_what_was_asked_for() {
+        let sound = [row("image"), row("mask")].concat();
+        match read(&sound[..sound.len() - 1]) {
+            Found::Damaged { field, reason } => {
+                assert_eq!(field, "image, mask");
+                assert!(reason.contains("too early"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -31,8 +31,8 @@ const OPEN_PATIENCE: Duration = Duration::from_millis(4500);
 /// Opening takes about twenty round trips: far clusters get more time, in proportion.
 const OPEN_ROUND_TRIPS: u32 = 40;
 const MAX_OPEN_PATIENCE: Duration = Duration::from_secs(20);
-/// For writes and questions about the cluster; samples are read through lanes.
-const CONNECTIONS_A_NODE: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+/// For writes and questions about the cluster; samples are read through lanes. A Cassandra node is one shard.
+const CONNECTIONS_A_SHARD: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A node that froze is dropped after twice this time.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
     let patience = (round_trip * OPEN_ROUND_TRIPS).clamp(OPEN_PATIENCE, MAX_OPEN_PATIENCE);
     let mut builder = SessionBuilder::new()
         .known_nodes(&config.contact_points)
-        .pool_size(PoolSize::PerHost(CONNECTIONS_A_NODE))
+        .pool_size(PoolSize::PerShard(CONNECTIONS_A_SHARD))
         .connection_timeout(TCP_PATIENCE)
         .keepalive_interval(KEEPALIVE)
         .keepalive_timeout(KEEPALIVE)

@@ -1,4 +1,4 @@
-//! The few frames of the CQL protocol (version 4) that a data connection speaks: begin, log in, prepare, execute.
+//! The few frames of the CQL protocol (version 4) that a data connection speaks: options, begin, log in, prepare, execute.
 //!
 //! The driver has all of the protocol, but chooses connections itself and opens one in twenty round trips. A lane
 //! has to be one connection, opened in two, whose answers are counted as they come in.
@@ -16,6 +16,8 @@ const OP_ERROR: u8 = 0x00;
 const OP_STARTUP: u8 = 0x01;
 const OP_READY: u8 = 0x02;
 const OP_AUTHENTICATE: u8 = 0x03;
+const OP_OPTIONS: u8 = 0x05;
+const OP_SUPPORTED: u8 = 0x06;
 const OP_RESULT: u8 = 0x08;
 const OP_PREPARE: u8 = 0x09;
 const OP_EXECUTE: u8 = 0x0a;
@@ -91,9 +93,30 @@ pub(super) struct Frame {
 pub(super) enum Answer {
     Ready,
     Authenticate,
+    Supported(Options),
     Prepared,
     Rows(Page),
     Error { code: i32, message: String },
+}
+
+/// What a node says about itself: names, each with its values.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Options(Vec<(String, Vec<String>)>);
+
+impl Options {
+    pub fn first_value(&self, name: &str) -> Option<&str> {
+        let (_, values) = self.0.iter().find(|(known, _)| known == name)?;
+        values.first().map(String::as_str)
+    }
+
+    #[cfg(test)]
+    pub fn from_pairs(pairs: &[(&str, &str)]) -> Self {
+        let owned = pairs.iter().map(|(name, value)| {
+            let values = vec![(*value).to_owned()];
+            ((*name).to_owned(), values)
+        });
+        Self(owned.collect())
+    }
 }
 
 /// One page of rows: how many cells each has is known from the statement.
@@ -109,6 +132,11 @@ pub(super) struct Page {
 pub(super) struct Cells(Bytes);
 
 impl Cells {
+    #[cfg(test)]
+    pub const fn new(cells: Bytes) -> Self {
+        Self(cells)
+    }
+
     /// A cell, or `None` for null; shares the memory of the answer.
     pub fn next(&mut self) -> Result<Option<Bytes>, Damaged> {
         bytes(&mut self.0)
@@ -135,6 +163,7 @@ impl Frame {
         match self.head.opcode {
             OP_READY | OP_AUTH_SUCCESS => Ok(Answer::Ready),
             OP_AUTHENTICATE => Ok(Answer::Authenticate),
+            OP_SUPPORTED => Ok(Answer::Supported(options(&mut body)?)),
             OP_RESULT => result(body),
             OP_ERROR => Ok(Answer::Error {
                 code: int(&mut body)?,
@@ -143,6 +172,17 @@ impl Frame {
             _ => Err(Damaged("a kind of answer that was not asked for")),
         }
     }
+}
+
+fn options(body: &mut Bytes) -> Result<Options, Damaged> {
+    let mut options = Vec::new();
+    for _ in 0..short(body)? {
+        let name = string(body)?;
+        let count = short(body)?;
+        let values = (0..count).map(|_| string(body)).collect::<Result<_, _>>()?;
+        options.push((name, values));
+    }
+    Ok(Options(options))
 }
 
 fn result(mut body: Bytes) -> Result<Answer, Damaged> {
@@ -242,6 +282,7 @@ pub(super) struct Execute<'a> {
 /// What is asked. Written to the end of `target` as a whole frame.
 #[derive(Debug)]
 pub(super) enum Ask<'a> {
+    Options,
     Startup,
     Login { user: &'a str, password: &'a str },
     Prepare(&'a str),
@@ -251,6 +292,7 @@ pub(super) enum Ask<'a> {
 impl Ask<'_> {
     pub fn write(&self, stream: i16, target: &mut BytesMut) {
         let opcode = match self {
+            Self::Options => OP_OPTIONS,
             Self::Startup => OP_STARTUP,
             Self::Login { .. } => OP_AUTH_RESPONSE,
             Self::Prepare(_) => OP_PREPARE,
@@ -263,6 +305,7 @@ impl Ask<'_> {
         target.put_u8(opcode);
         target.put_i32(0);
         match self {
+            Self::Options => {}
             Self::Startup => {
                 target.put_u16(2);
                 for text in ["CQL_VERSION", "3.0.0", "DRIVER_NAME", "penstock"] {
@@ -397,6 +440,23 @@ mod tests {
             Answer::Error { code, message } => assert_eq!((code, &*message), (UNPREPARED, "x")),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn options_are_names_with_values() {
+        let body = [
+            &[0, 2, 0, 1, b'a', 0, 2, 0, 1, b'x', 0, 0][..],
+            &[0, 1, b'b', 0, 0][..],
+        ]
+        .concat();
+        let answer = frame(OP_SUPPORTED, 0, &body).parse().unwrap();
+        let Answer::Supported(options) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(options.first_value("a"), Some("x"));
+        assert_eq!(options.first_value("b"), None);
+        assert_eq!(options.first_value("c"), None);
+        assert!(frame(OP_SUPPORTED, 0, &body[..9]).parse().is_err());
     }
 
     #[test]

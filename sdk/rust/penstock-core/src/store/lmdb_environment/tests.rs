@@ -93,24 +93,6 @@ fn changes() -> impl Strategy<Value = Vec<Vec<Change>>> {
 }
 
 #[test]
-fn network_file_systems_are_known_by_their_numbers() {
-    for (magic, name) in [
-        (0x6969, "NFS"),
-        (0xff53_4d42, "CIFS"),
-        (0x0bd0_0bd0, "Lustre"),
-    ] {
-        assert_eq!(name_of_network_file_system(magic), Some(name));
-    }
-    for (local, name) in [
-        (0xef53, "ext4"),
-        (0x0102_1994, "tmpfs"),
-        (0x794c_7630, "overlay"),
-    ] {
-        assert_eq!(name_of_network_file_system(local), None, "{name}");
-    }
-}
-
-#[test]
 fn map_larger_than_the_machine_is_refused_and_the_old_one_kept() {
     let folder = tempfile::tempdir().unwrap();
     let environment = Environment::open(folder.path(), 1 << 16).unwrap();
