@@ -47,7 +47,7 @@ def check_samples(world: EngineWorld, batch: Batch) -> None:
 
 
 def address(sample: SampleBytes) -> int:
-    return np.frombuffer(sample, np.uint8).ctypes.data
+    return int(np.frombuffer(memoryview(sample), np.uint8).ctypes.data)
 
 
 @pytest.mark.parametrize("is_near", [False, True])
@@ -80,7 +80,7 @@ def test_samples_are_read_only(world: EngineWorld, lmdb: Store, is_near: bool) -
     with pytest.raises(TypeError, match="read-only"):
         view[0] = 1
     with pytest.raises(ValueError, match="read-only"):
-        np.frombuffer(sample, np.uint8)[0] = 1
+        np.frombuffer(memoryview(sample), np.uint8)[0] = 1
     with pytest.raises(TypeError):
         ctypes.c_uint8.from_buffer(sample)
 
