@@ -1,9 +1,7 @@
 """S10 and S12: loaders and processes that fork, spawn, pickle, are interrupted and end with requests in flight."""
 
-import os
 import pickle
 import subprocess
-import sys
 import textwrap
 import time
 from collections import Counter
@@ -11,17 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fault.process_ends import ENDING_HEAD, ENDINGS, EXIT_SECONDS, INHERITED_USES, assert_sound, run_script
 from unit.server.data.builders import SCHEMA, items
 from unit.server.data.test_data_api import RECIPE, Api, served
 
 import penstock
 from harness.soak import repetitions
 
-TESTS = Path(__file__).parents[1]
 KINDS = ["lmdb", "memory"]
-# 2 s, with slack for a busy machine.
-EXIT_SECONDS = 6.0
-ABORTED = ("Fatal", "panicked", "Segmentation", "Aborted", "terminate called")
 
 HEAD = """
 import os, signal, sys, threading, time
@@ -33,48 +28,14 @@ kind, folder = sys.argv[1], Path(sys.argv[2])
 
 def loader_with(faults):
     return training_on(kind, folder, faults=faults).api.client().loader("demo", **OPTIONS)
-
-def mark():
-    print(time.monotonic(), flush=True)
 """
 
 
 def run(body: str, kind: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a script with a store of `kind` in a process of its own."""
     folder.mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    environment = {"PYTHONPATH": str(TESTS), "PENSTOCK_CACHE_FOLDER": str(folder.parent / "cache")} | variables
-    return subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", HEAD + textwrap.dedent(body), kind, str(folder)],
-        env=kept | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def assert_sound(ended: subprocess.CompletedProcess[str], code: int = 0) -> None:
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    assert not [word for word in ABORTED if word in ended.stderr], ended.stderr
-
-
-ENDINGS = {
-    "end of the script": ("pass", 0),
-    "sys.exit": ("sys.exit(5)", 5),
-    "exception in the consumer": ("raise RuntimeError('consumer')", 1),
-    "exception inside with": ("with loader:\n    raise RuntimeError('consumer')", 1),
-    "loader forgotten": ("del loader, running", 0),
-    "Ctrl-C in the consumer": ("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)", -2),
-    "Ctrl-C while waiting": (
-        "threading.Thread(target=interrupt_when_waiting, daemon=True).start()\nwhile True:\n    consume()",
-        -2,
-    ),
-    "thread left waiting": (
-        "threading.Thread(target=consume, daemon=True).start()\nwhile kind == 'memory' and not is_waiting(): pass",
-        0,
-    ),
-}
+    cache = {"PENSTOCK_CACHE_FOLDER": str(folder.parent / "cache")}
+    return run_script(HEAD + textwrap.dedent(body), kind, str(folder), **cache | variables)
 
 
 @pytest.mark.parametrize("attempt", range(repetitions(1, 12)))
@@ -85,27 +46,13 @@ def test_s12_process_ends_at_once_with_500_requests_in_flight(
 ) -> None:
     code, expected_code = ENDINGS[ending]
     head = """
-        loader = loader_with(MOSTLY_SLOW)
-        running = iter(loader)
-        assert len(next(running)["ids"]) == 4
-
-        def is_waiting():
-            return loader._meter._waiting_since is not None
-
-        def consume():
-            for _ in loader:
-                pass
-
-        def interrupt_when_waiting():
-            while not is_waiting():
-                time.sleep(0.01)
-            mark()
-            os.kill(os.getpid(), signal.SIGINT)
-
-        wait_for_flight(loader, kind)
-        mark()
-    """
-    ended = run(textwrap.dedent(head) + code, kind, tmp_path / "store")
+loader = loader_with(MOSTLY_SLOW)
+running = iter(loader)
+assert len(next(running)["ids"]) == 4
+wait_for_flight(loader, kind)
+mark()
+"""
+    ended = run(ENDING_HEAD + head + code, kind, tmp_path / "store")
     after = time.monotonic()
     assert_sound(ended, expected_code)
     assert after - float(ended.stdout.split()[-1]) < EXIT_SECONDS
@@ -159,37 +106,22 @@ def test_s12_an_interrupted_loop_can_go_on_and_loses_nothing(kind: str, tmp_path
 def test_s10_fork_after_first_use_raises_at_once_and_the_parent_goes_on(
     kind: str, child_ending: str, tmp_path: Path
 ) -> None:
-    ended = run(
-        f"""
+    body = f"""
         loader = loader_with({{"delay_ms": [0, 2]}})
         state = loader.state_dict()
         running = iter(loader)
         seen = valid_ids(next(running))
         child = os.fork()
         if child == 0:
-            started = time.monotonic()
-            uses = [lambda: next(running), lambda: next(iter(loader)), lambda: len(loader), loader.state_dict,
-                    loader.gather_state, lambda: loader.load_state_dict(state), lambda: loader.set_epoch(3),
-                    loader.failures]
-            for use in uses:
-                try:
-                    use()
-                except penstock.ForkedProcess as error:
-                    assert "make the loader inside the child" in str(error), error
-                else:
-                    os._exit(3)
-            loader.close()
-            assert time.monotonic() - started < 3  # 1 s, with slack
+            refuse_all_uses(loader, running, state)
             {child_ending}
         _, status = os.waitpid(child, 0)
         for batch in running:
             seen += valid_ids(batch)
         loader.close()
         print(os.waitstatus_to_exitcode(status), len(seen), len(set(seen)))
-        """,
-        kind,
-        tmp_path / "store",
-    )
+    """
+    ended = run(INHERITED_USES + textwrap.dedent(body), kind, tmp_path / "store")
     assert_sound(ended)
     assert ended.stdout.split() == ["7", "700", "700"], ended.stderr
 

@@ -70,6 +70,7 @@ class BenchDataset:
             "in_order": False,
             "window_bytes": None,
             "prefetch_bytes": PREFETCH_BYTES,
+            "is_prefetch_fixed": False,
         }
         return Engine(store, **(arguments | changes))
 

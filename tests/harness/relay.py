@@ -73,7 +73,7 @@ class Relay:
         self.process.wait_ready(report.exists, seconds=30, every_seconds=0.01)
         addresses = json.loads(report.read_text())
         self.endpoints: list[str] = addresses["routes"]
-        self._control_address: str = addresses["control"]
+        self.control_address: str = addresses["control"]
 
     @property
     def endpoint(self) -> str:
@@ -105,14 +105,19 @@ class Relay:
         self.process.kill()
 
     def _ask(self, request: str | Mapping[str, object]) -> dict[str, Mapping[str, object]]:
-        host, _, port = self._control_address.rpartition(":")
-        with socket.create_connection((host, int(port)), timeout=30) as connection:
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("r") as lines:
-                answer: dict[str, Mapping[str, object]] = json.loads(lines.readline())
-        if "error" in answer:
-            raise HarnessError(f"the relay refused {request}: {answer['error']}")
-        return answer
+        return ask_relay(self.control_address, request)
+
+
+def ask_relay(control_address: str, request: str | Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+    """Talk to a relay, also to one of another process: `"stats"`, `"clear"`, `"reset"` or `{"set": {...}}`."""
+    host, _, port = control_address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("r") as lines:
+            answer: dict[str, Mapping[str, object]] = json.loads(lines.readline())
+    if "error" in answer:
+        raise HarnessError(f"the relay refused {request}: {answer['error']}")
+    return answer
 
 
 def relay_program() -> Path:

@@ -1,10 +1,12 @@
 """Penstock keeps datasets, versions and splits on a server and streams them into training.
 
 >>> import penstock
->>> client = penstock.Client()                                         # doctest: +SKIP
->>> loader = client.loader("demo", split="train", batch_size=64)       # doctest: +SKIP
->>> for batch in loader:                                               # doctest: +SKIP
+>>> client = penstock.Client()
+>>> loader = client.loader("demo", split="train", batch_size=64)
+>>> for batch in loader:
 ...     images, labels = batch["image"], batch["tumor"]
+>>> loader.close()
+>>> client.close()
 
 Importing this package loads neither torch nor the native core nor pyarrow: names are looked up when they are used.
 """

@@ -11,6 +11,9 @@ OUTPUTS = ("torch", "numpy")
 LAST_BATCHES = ("drop", "partial", "pad")
 ON_ERRORS = ("raise", "skip", "replace")
 
+# More connections to one node cost it more than they bring.
+MOST_LANES = 32
+
 _EXPLAINED = {
     "num_workers": "reading and decoding run in native and Python threads of this process",
     "prefetch_factor": "read-ahead is counted in bytes: use prefetch_bytes",
@@ -56,6 +59,7 @@ class LoaderArguments:
     max_displacement: int
     prefetch_bytes: int | None
     window_bytes: int | None
+    lanes: int | None
     store_wait_seconds: float
     run: str | None
     has_telemetry: bool
@@ -94,6 +98,8 @@ class LoaderArguments:
         for name in ("prefetch_bytes", "window_bytes"):
             if (count := getattr(self, name)) is not None:
                 _require_int(name, count, least=1, below=1 << 64)
+        if self.lanes is not None:
+            _require_int("lanes", self.lanes, least=1, below=MOST_LANES + 1)
         _require_number("max_failed_share", self.max_failed_share, most=1)
         _require_number("store_wait_seconds", self.store_wait_seconds, most=_MOST_WAIT_SECONDS)
         if self.on_error not in ON_ERRORS:

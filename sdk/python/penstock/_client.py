@@ -155,6 +155,7 @@ class Client:
         max_displacement: int = 8,
         prefetch_bytes: int | None = None,
         window_bytes: int | None = None,
+        lanes: int | None = None,
         store_wait_seconds: float = 60.0,
         run: str | None = None,
         telemetry: bool = True,
@@ -186,9 +187,12 @@ class Client:
             max_failed_share: Share of an epoch's samples that may be skipped or replaced before `LoaderFailure` is
                 raised; the first eight always may.
             max_displacement: Batches that a slow sample may come late by; without meaning when `in_order`.
-            prefetch_bytes: Most bytes requested, arrived and in assembly; by default this loader's share of 1 GiB or
-                of a quarter of the free memory, whichever is less.
+            prefetch_bytes: Most bytes requested, arrived and in assembly. By default this loader's share of 1 GiB or of
+                a quarter of the free memory, whichever is less, divided anew whenever a loader of this process opens
+                or closes; a store on this machine takes less of it.
             window_bytes: Most bytes requested and not yet arrived; the engine finds the best by itself when left out.
+            lanes: Connections to each node of the store, up to 32; found by itself when left out. Without meaning for
+                a store on this machine.
             store_wait_seconds: How long to wait for a store that does not answer at all.
             run: Name under which all loaders of one training are shown together.
             telemetry: Whether the Live page may show this loader.
@@ -199,9 +203,12 @@ class Client:
             NotFound: No such dataset, split or subset.
             ConfigError: Arguments that cannot be, or a store that cannot be reached from here.
 
-        >>> loader = client.loader("demo", split="train", batch_size=64, shuffle=True)   # doctest: +SKIP
-        >>> for batch in loader:                                                         # doctest: +SKIP
-        ...     train_step(batch["image"], batch["tumor"])
+        >>> loader = client.loader("demo", split="train", batch_size=64, shuffle=True)
+        >>> for batch in loader:
+        ...     print(batch["image"].dtype, tuple(batch["image"].shape), tuple(batch["tumor"].shape))
+        torch.uint8 (64, 3, 8, 8) (64,)
+        torch.uint8 (37, 3, 8, 8) (37,)
+        >>> loader.close()
         """
         # Here and not above: the catalog's side of the SDK loads neither numpy nor the native core.
         from penstock._arguments import LoaderArguments
@@ -226,6 +233,7 @@ class Client:
             max_displacement=max_displacement,
             prefetch_bytes=prefetch_bytes,
             window_bytes=window_bytes,
+            lanes=lanes,
             store_wait_seconds=store_wait_seconds,
             run=run,
             has_telemetry=telemetry,

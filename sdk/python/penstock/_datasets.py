@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class Dataset:
     """A dataset by name; every property asks the server anew.
 
-    >>> patches = client.dataset("patches")                                              # doctest: +SKIP
-    >>> patches.ingest("slides/", label="tumor", group="patient").wait()                 # doctest: +SKIP
-    >>> patches.split("by-patient", {"train": 0.8, "val": 0.2}, group_by="patient")      # doctest: +SKIP
+    >>> patches = client.dataset("patches")
+    >>> patches.ingest("slides/", label="tumor", group="patient").wait()
+    Job('job-1', 'succeeded')
+    >>> split = patches.split("by-patient", {"train": 0.8, "val": 0.2}, group_by="patient")
     """
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -139,7 +140,8 @@ class Dataset:
     ) -> "pa.Table":
         """Samples as an Arrow table: id, source, key, row, then the metadata columns.
 
-        >>> client.dataset("demo").samples("site = 'Lund' AND tumor = 'yes'", limit=100)     # doctest: +SKIP
+        >>> client.dataset("demo").samples("site = 'Lund' AND tumor = 'yes'", limit=100).column_names
+        ['id', 'source', 'key', 'row', 'tumor', 'age', 'image_bytes']
         """
         from penstock._browse import samples_table
 

@@ -3,7 +3,6 @@
 import io
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock._errors import SampleCorrupt
+from penstock._threads import DaemonPool
 from penstock.contract.kinds import FieldKind
 
 Bytes = npt.NDArray[np.uint8]
@@ -28,7 +28,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._thread_count = min(MAX_THREADS, len(os.sched_getaffinity(0)))
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool: DaemonPool | None = None
 
     def decode(self, field: str, kind: FieldKind, views: Sequence[Bytes], ids: Bytes) -> list[Any]:
         """What each sample is; a SampleCorrupt stands for one that cannot be decoded."""
@@ -44,7 +44,7 @@ class Decoder:
     def close(self) -> None:
         """Let the threads go."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.close()
             self._pool = None
 
     def _mapped(self, function: Callable[[slice], list[Any]], count: int) -> list[Any]:
@@ -53,7 +53,7 @@ class Decoder:
         if len(slices) <= 1 or self._thread_count == 1:
             return function(slice(0, count))
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._thread_count, thread_name_prefix="penstock-decode")
+            self._pool = DaemonPool(self._thread_count, name="penstock-decode")
         return [value for values in self._pool.map(function, slices) for value in values]
 
 
@@ -76,13 +76,14 @@ def _image(view: Bytes) -> Array:
     image = _opened(view)
     mode = image.mode
     if mode in ("1", "L"):
-        return np.asarray(image.convert("L"))[np.newaxis]
+        return np.array(image.convert("L"))[np.newaxis]
     if mode.startswith(("I", "F")):
         raise Undecodable(f"it has more than 8 bits a pixel (mode {mode}); store it as an array, or use decode=None")
     if mode not in ("RGB", "RGBA"):
         has_alpha = mode in ("LA", "PA", "La", "RGBa") or "transparency" in image.info
         image = image.convert("RGBA" if has_alpha else "RGB")
-    return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+    # Pillow's own memory is read-only, and users write into what they get.
+    return np.asarray(image).transpose(2, 0, 1).copy()
 
 
 def _mask(view: Bytes) -> Array:

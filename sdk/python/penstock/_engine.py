@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # Read-ahead of one machine, shared by its ranks and loaders: at most this, and at most a share of what is free.
 MACHINE_PREFETCH_BYTES = 1 << 30
 FREE_MEMORY_SHARE = 4
+_CLOSE_SECONDS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class EngineOptions:
     on_error: str
     max_failed_share: float
     prefetch_bytes: int
+    # Whether the user chose it; a default may be lowered, and changes with the number of loaders.
+    is_prefetch_fixed: bool
     # None lets the engine find out.
     window_bytes: int | None
     store_wait_seconds: float
@@ -63,11 +67,11 @@ class StoreLease:
         self._is_released = False
         self.store = _pool.take(self._key)
 
-    def release(self) -> None:
-        """Give it back; the last one closes the store."""
+    def release(self, patience_seconds: float) -> None:
+        """Give it back; the last one closes the store, and waits no longer than this for it."""
         if not self._is_released:
             self._is_released = True
-            _pool.give_back(self._key)
+            _pool.give_back(self._key, patience_seconds)
 
 
 class _StorePool:
@@ -84,7 +88,7 @@ class _StorePool:
             self._stores[key] = (store, users + 1)
             return store
 
-    def give_back(self, key: str) -> None:
+    def give_back(self, key: str, patience_seconds: float) -> None:
         with self._lock:
             if key not in self._stores:
                 return
@@ -93,7 +97,7 @@ class _StorePool:
                 self._stores[key] = (store, users - 1)
                 return
             del self._stores[key]
-        store.close()
+        store.close(patience_seconds)
 
     def forget_after_fork(self) -> None:
         # Kept but never used or closed: the parent's threads and sockets do not exist here.
@@ -118,6 +122,14 @@ class EngineFace:
             self._engine = Engine(store, parts=members.native_parts(options.fields), **_native_options(options))
         except ValueError as error:
             raise ConfigError(str(error)) from None
+        self.prefetch_bytes = options.prefetch_bytes
+        """The budget in force."""
+        if not options.is_prefetch_fixed:
+            self.set_prefetch_bytes(options.prefetch_bytes)
+
+    def set_prefetch_bytes(self, wanted_bytes: int) -> None:
+        """Another share of the default budget; what is in force may be less, because nearer stores need less."""
+        self.prefetch_bytes = self._usable().set_prefetch_bytes(wanted_bytes)
 
     def start_epoch(self, epoch: int) -> None:
         """Begin an epoch; drops what is under way of another."""
@@ -156,12 +168,22 @@ class EngineFace:
         """Counters and histograms of the native stages."""
         return self._usable().stats()
 
-    def close(self) -> None:
+    def signal_close(self) -> None:
         """Stop all requests; in a forked child it only forgets."""
         if not self._is_closed:
             self._is_closed = True
             if self._pid == os.getpid():
-                self._engine.close()
+                self._engine.close(0.0)
+
+    def join(self, deadline: float) -> None:
+        """Wait until its memory is given back, until this time of the monotonic clock at the most."""
+        if self._pid == os.getpid():
+            self._engine.close(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """Stop all requests and wait until its memory is given back."""
+        self.signal_close()
+        self.join(time.monotonic() + _CLOSE_SECONDS)
 
     def _usable(self) -> "_native.Engine":
         require_own_process(self._pid)

@@ -20,8 +20,8 @@ _OUTAGE_SECONDS = 60.0
 class Job:
     """A job, as it was when last asked for.
 
-    >>> job = client.dataset("patches").ingest("slides/")                # doctest: +SKIP
-    >>> job.wait().result["sample_count"]                                # doctest: +SKIP
+    >>> job = client.dataset("patches").ingest("slides/")
+    >>> job.wait().result["sample_count"]
     3000
     """
 

@@ -23,7 +23,6 @@ from penstock._telemetry import registration_body
 from penstock._transport import Transport
 
 _EPOCHS = 1 << 63
-_live_loaders: "weakref.WeakSet[Loader]" = weakref.WeakSet()
 
 
 class EpochSampler:
@@ -56,9 +55,13 @@ class Loader:
         epoch: The epoch that runs, or that the next iteration begins.
         sampler: Has `set_epoch`, for trainers that look for it there.
 
-    >>> with client.loader("demo", split="val", batch_size=32, output="numpy") as loader:      # doctest: +SKIP
+    >>> with client.loader("demo", split="val", batch_size=32, output="numpy") as loader:
     ...     for batch in loader:
-    ...         print(batch["image"].shape, batch["tumor"])
+    ...         print(batch["image"].shape, batch["tumor"][:4])
+    (32, 3, 8, 8) [-1  0  1  2]
+    (32, 3, 8, 8) [-1  0  1  2]
+    (32, 3, 8, 8) [-1  0  1  2]
+    (5, 3, 8, 8) [-1  0  1  2]
     """
 
     # What code written for torch's DataLoader reads.
@@ -71,6 +74,7 @@ class Loader:
     worker_init_fn = None
     multiprocessing_context = None
     persistent_workers = False
+    pin_memory_device = ""
 
     _finalizer: "weakref.finalize[[], Loader]"
 
@@ -215,7 +219,12 @@ class Loader:
         return self._resources.failures()
 
     def stats(self) -> dict[str, Any]:
-        """What it has done so far: `samples`, `bytes`, `wait_seconds`..., and under `engine` the native counters."""
+        """What it has done so far: `samples`, `bytes`, `wait_seconds`..., and under `engine` the native counters.
+
+        The limits in force are there too, found or fixed: `prefetch_bytes`, and of the engine `window_bytes` and
+        `lanes` (connections, over all nodes).
+        """
+        require_own_process(self._pid)
         totals = self._meter.totals()
         engine = self._resources.engine
         return {
@@ -228,6 +237,7 @@ class Loader:
             "epoch": self._epoch,
             "step": self._step,
             "steps": self._steps,
+            "prefetch_bytes": 0 if engine is None else engine.prefetch_bytes,
             "engine": {} if engine is None else dict(engine.stats()),
         }
 
@@ -315,14 +325,14 @@ class Loader:
         ranks = find_ranks(self._arguments.rank, self._arguments.world_size)
         if ranks != self._ranks and not self._is_under_way:
             self._ranks = ranks
-            self._engine_of(self._resources)
+            self._resources.replace_engine(ranks)
             self._stand(self._epoch, loaded=self._loaded)
 
     def _opened(self, asked: Asked, *, loaded: str | None = None) -> LoaderResources:
         """A subset with its engine, which takes the loaded state if there is one; else nothing stays open."""
         resources = LoaderResources(resolved(self._transport, asked), self._arguments, self._transport)
         try:
-            engine = self._engine_of(resources)
+            engine = resources.replace_engine(self._ranks)
             if loaded is not None:
                 engine.resume(loaded)
         except BaseException:
@@ -330,20 +340,17 @@ class Loader:
             raise
         return resources
 
-    def _engine_of(self, resources: LoaderResources) -> EngineFace:
-        others = sum(1 for loader in _live_loaders if loader is not self and loader._finalizer.alive)
-        return resources.replace_engine(self._ranks, live_loaders=1 + others)
-
     def _adopt(self, resources: LoaderResources) -> None:
         """Read from these from now on; what was read from before is closed."""
         finalizer = weakref.finalize(self, resources.close)
-        if self in _live_loaders:
+        # At exit all loaders are closed together.
+        finalizer.atexit = False
+        if hasattr(self, "_finalizer"):
             self._finalizer()
         self._finalizer = finalizer
         self._resources = resources
         self.dataset = resources.subset
         self.categories = resources.categories
-        _live_loaders.add(self)
 
     def _require_usable(self) -> None:
         require_own_process(self._pid)

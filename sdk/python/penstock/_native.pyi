@@ -67,7 +67,8 @@ class Store:
         """Opens the store that a JSON configuration describes. Raises `ConfigError` or `StoreUnavailable`.
 
         `{"kind": "lmdb", "path": ..., "is_read_only"?, "first_map_bytes"?}`,
-        `{"kind": "cql", "contact_points": [], "local_dc": ..., "keyspace": ..., "username"?, "password"?, "ca_pem"?}`,
+        `{"kind": "cql", "contact_points": [], "local_dc": ..., "keyspace": ..., "username"?, "password"?, "ca_pem"?,
+        "lanes"?}`, where lanes are connections a node (found by itself when absent),
         or `{"kind": "memory", "name": ..., "faults"?}`, where faults are a plan of `seed`, `delay_ms` (least, most),
         `slow_share`, `slow_ms`, `unavailable_share`, `missing_share`, `corrupt_share`, `panic_share`, `faulty_reads`.
         """
@@ -104,10 +105,15 @@ class Store:
         """Returns when the store answers, raises when it does not."""
 
     def counters(self) -> dict[str, int]:
-        """What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, planned `faults`."""
+        """What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
+        for a second time because others were faster), `hedge_wins` (those that the second won), `silences` (reads
+        moved off a connection that was not heard any more) and planned `faults`.
+        """
 
-    def close(self) -> None:
-        """Lets go of connections and files; closing twice is fine."""
+    def close(self, patience_seconds: float | None = None) -> None:
+        """Lets go of connections and files; closing twice is fine. With `patience_seconds` it goes on by itself after
+        that time.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -229,6 +235,7 @@ class Engine:
         prefetch_next_epoch: bool = True,
         form: str = "arena",
         split_digest: str = "",
+        is_prefetch_fixed: bool = True,
     ) -> Self: ...
     @property
     def sample_count(self) -> int: ...
@@ -248,7 +255,14 @@ class Engine:
     def stats(self) -> _EngineStats: ...
     def failures(self) -> list[tuple[int, bytes, list[str], str | None, int | None, str]]:
         """The last samples that could not be read: epoch, sample id, fields, node, attempts, reason."""
-    def close(self) -> None: ...
+    def set_prefetch_bytes(self, prefetch_bytes: int) -> int:
+        """The bytes that may be held ahead from now on, with those on their way. Returns what is in force: a store on
+        this machine needs less, and no sample may be larger.
+        """
+    def close(self, patience_seconds: float | None = None) -> None:
+        """Ends all work; batches that were handed out stay whole. Waits until that is done, for 1.5 seconds at the most
+        or as long as is said. Closing twice is fine.
+        """
     def __enter__(self) -> Self: ...
     def __exit__(self, _kind: object, _error: object, _traceback: object) -> None: ...
 

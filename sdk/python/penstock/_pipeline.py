@@ -1,6 +1,7 @@
 """Assembles the next batches while the trainer works on this one."""
 
 import threading
+import time
 from collections import deque
 
 from penstock._assembly import Assembled, Assembler
@@ -9,7 +10,7 @@ from penstock._errors import EngineClosed, StoreError
 
 # One batch is being taken while the other is being made; more would only hold memory.
 DEPTH = 2
-_JOIN_SECONDS = 2.0
+_CLOSE_SECONDS = 1.5
 
 
 class Pipeline:
@@ -76,14 +77,22 @@ class Pipeline:
             raise ready
         return ready
 
-    def close(self) -> None:
-        """End the thread; the engine must be closed before, so that it waits for nothing."""
+    def signal_close(self) -> None:
+        """Let the thread end; the engine must have been told before, so that it waits for nothing."""
         with self._changed:
             self._is_closed = True
             self._ready.clear()
             self._changed.notify_all()
+
+    def join(self, deadline: float) -> None:
+        """Wait for the thread, until this time of the monotonic clock at the most."""
         if self._thread is not threading.current_thread():
-            self._thread.join(_JOIN_SECONDS)
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """End the thread."""
+        self.signal_close()
+        self.join(time.monotonic() + _CLOSE_SECONDS)
 
     def _run(self) -> None:
         while True:

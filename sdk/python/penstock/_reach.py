@@ -14,11 +14,15 @@ from penstock._models import LoaderPlan
 STORE_ID_FILE = "store-id"
 
 
-def reachable_config(plan: LoaderPlan) -> Mapping[str, Any]:
-    """The store's settings for the native core; raises ConfigError when it cannot be reached from here."""
+def reachable_config(plan: LoaderPlan, *, lanes: int | None = None) -> Mapping[str, Any]:
+    """The store's settings for the native core; raises ConfigError when it cannot be reached from here.
+
+    `lanes` fixes the number of connections a node, where there are nodes.
+    """
     store = plan.store
     if store.reach == "direct" and store.config is not None:
-        return store.config
+        has_nodes = store.config.get("kind") == "cql"
+        return {**store.config, "lanes": lanes} if has_nodes and lanes is not None else store.config
     if store.reach == "local_only" and store.config is not None:
         folder = Path(str(store.config.get("path", "")))
         if store.host is not None and _machine_id(folder) == store.host:

@@ -1,13 +1,19 @@
 """All that belongs to one pinned subset and must be given back: store, engine, threads."""
 
+import atexit
 import os
-from collections.abc import Mapping
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from penstock._arguments import LoaderArguments
 from penstock._assembly import Assembler
 from penstock._engine import EngineFace, EngineOptions, StoreLease, default_prefetch_bytes
+from penstock._errors import EngineClosed
 from penstock._failures import DecodeFailures, SampleFailure
 from penstock._members import open_members
 from penstock._meter import Gauges, Meter
@@ -15,10 +21,16 @@ from penstock._models import LoaderPlan
 from penstock._pipeline import Pipeline
 from penstock._ranks import Ranks
 from penstock._reach import reachable_config
+from penstock._shares import shares
 from penstock._state import Pin
 from penstock._subset import LoadedSubset, chosen_columns, chosen_fields
 from penstock._telemetry import Telemetry
 from penstock._transport import Transport
+
+# Of the two seconds in which loaders end; the rest is the interpreter's.
+CLOSE_SECONDS = 1.5
+_STORE_CLOSE_SECONDS = 0.2
+_open: "weakref.WeakSet[LoaderResources]" = weakref.WeakSet()
 
 
 class LoaderResources:
@@ -28,7 +40,7 @@ class LoaderResources:
         self._arguments = arguments
         self._transport = transport
         self._dataset_id = UUID(plan.dataset.id).bytes
-        config = reachable_config(plan)
+        config = reachable_config(plan, lanes=arguments.lanes)
         self.members = open_members(plan, transport)
         fields = chosen_fields(self.members.header, arguments.fields)
         columns = chosen_columns(self.members.header, arguments.columns, fields=fields)
@@ -49,15 +61,32 @@ class LoaderResources:
         self._lease = StoreLease(config)
         self._pid = os.getpid()
         self._unread: list[SampleFailure] = []
+        self._ranks: Ranks | None = None
+        self._batch_bytes = self.members.batch_bytes(self._field_names, arguments.batch_size)
+        self._last_gauges = Gauges()
         self.engine: EngineFace | None = None
         self.pipeline: Pipeline | None = None
         self.telemetry: Telemetry | None = None
 
-    def replace_engine(self, ranks: Ranks, *, live_loaders: int) -> EngineFace:
+    def replace_engine(self, ranks: Ranks) -> EngineFace:
         """Build the engine for these ranks; an older one is closed."""
-        self._close_engine()
+        engine, pipeline = self._signal_engine()
+        _join(engine, pipeline, time.monotonic() + CLOSE_SECONDS)
+        self._ranks = ranks
+        live_loaders = shares.join(self)
         self.engine = EngineFace(self._lease.store, self.members, self._options(ranks, live_loaders))
+        # Once more: others may have come or gone meanwhile.
+        shares.join(self)
+        _close_at_exit(self)
         return self.engine
+
+    def take_share(self, live_loaders: int) -> None:
+        """So many loaders divide the default budget from now on."""
+        engine, ranks = self.engine, self._ranks
+        if self._arguments.prefetch_bytes is None and engine is not None and ranks is not None:
+            # It may be closing in another thread.
+            with suppress(EngineClosed):
+                engine.set_prefetch_bytes(self._share(ranks, live_loaders))
 
     def running_pipeline(self, engine: EngineFace) -> Pipeline:
         """The thread that assembles batches; made when the first is asked for."""
@@ -73,7 +102,7 @@ class LoaderResources:
     def gauges(self) -> Gauges:
         """Current values of engine and pipeline."""
         engine, pipeline = self.engine, self.pipeline
-        gauges = Gauges() if engine is None else Gauges.from_stats(engine.stats())
+        gauges = self._last_gauges if engine is None else Gauges.from_stats(engine.stats())
         return gauges.with_ready(0 if pipeline is None else pipeline.ready_batches)
 
     def failures(self) -> list[SampleFailure]:
@@ -83,28 +112,38 @@ class LoaderResources:
 
     def close(self) -> None:
         """Give everything back; in a forked child nothing of it exists."""
-        if self._pid != os.getpid():
-            return
-        # First, while the engine still has numbers for the last point.
-        if self.telemetry is not None:
-            self.telemetry.stop()
-        self._close_engine()
-        self._assembler.close()
-        self._lease.release()
+        close_together([self])
 
-    def _close_engine(self) -> None:
+    def _signal_close(self) -> "_Closing":
+        """Tell every part to end, and wait for none."""
+        _open.discard(self)
+        shares.leave(self)
+        if self.engine is not None:
+            # The last point of the Live page is made after the engine's end.
+            with suppress(EngineClosed):
+                self._last_gauges = Gauges.from_stats(self.engine.stats())
+        telemetry = self.telemetry
+        if telemetry is not None:
+            telemetry.signal_stop()
+        engine, pipeline = self._signal_engine()
+        self._assembler.close()
+        return _Closing(telemetry, engine, pipeline, self._lease)
+
+    def _signal_engine(self) -> tuple[EngineFace | None, Pipeline | None]:
         engine, pipeline = self.engine, self.pipeline
         self.engine = self.pipeline = None
         if engine is not None:
             self._unread += engine.failures()
-            engine.close()
+            engine.signal_close()
         if pipeline is not None:
-            pipeline.close()
+            pipeline.signal_close()
+        return engine, pipeline
+
+    def _share(self, ranks: Ranks, live_loaders: int) -> int:
+        return default_prefetch_bytes(ranks.local_world_size, live_loaders, batch_bytes=self._batch_bytes)
 
     def _options(self, ranks: Ranks, live_loaders: int) -> EngineOptions:
         arguments = self._arguments
-        batch_bytes = self.members.batch_bytes(self._field_names, arguments.batch_size)
-        share = default_prefetch_bytes(ranks.local_world_size, live_loaders, batch_bytes=batch_bytes)
         return EngineOptions(
             dataset_id=self._dataset_id,
             fields=self._field_names,
@@ -118,9 +157,53 @@ class LoaderResources:
             max_displacement=arguments.max_displacement,
             on_error=arguments.on_error,
             max_failed_share=arguments.max_failed_share,
-            prefetch_bytes=arguments.prefetch_bytes or share,
+            prefetch_bytes=arguments.prefetch_bytes or self._share(ranks, live_loaders),
+            is_prefetch_fixed=arguments.prefetch_bytes is not None,
             window_bytes=arguments.window_bytes,
             store_wait_seconds=arguments.store_wait_seconds,
             form="list" if self._assembler.takes_lists else "arena",
             split_digest=self.subset.digest,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    """Parts that have been told to end."""
+
+    telemetry: Telemetry | None
+    engine: EngineFace | None
+    pipeline: Pipeline | None
+    lease: StoreLease
+
+    def join(self, deadline: float) -> None:
+        _join(self.engine, self.pipeline, deadline)
+        if self.telemetry is not None:
+            self.telemetry.join(deadline)
+        self.lease.release(_STORE_CLOSE_SECONDS)
+
+
+def _join(engine: EngineFace | None, pipeline: Pipeline | None, deadline: float) -> None:
+    if engine is not None:
+        engine.join(deadline)
+    if pipeline is not None:
+        pipeline.join(deadline)
+
+
+def close_together(loaders: Iterable[LoaderResources]) -> None:
+    """Close them within one limit of time: first every part of all of them is told, then they are waited for."""
+    deadline = time.monotonic() + CLOSE_SECONDS
+    closing = [loader._signal_close() for loader in loaders if loader._pid == os.getpid()]
+    for each in closing:
+        each.join(deadline)
+
+
+def _close_at_exit(loader: LoaderResources) -> None:
+    # Once there is an engine: what was registered later runs earlier, and the core's own hook must find nothing to do.
+    if not _open:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _open.add(loader)
+
+
+def _close_all() -> None:
+    close_together(list(_open))

@@ -65,14 +65,21 @@ class Telemetry:
         """Remember why the loader failed; told when it is closed."""
         self._failure = message[:500]
 
+    def signal_stop(self) -> None:
+        """Let the last point be sent, within one second."""
+        if self._pid == os.getpid() and not self._stopping.is_set():
+            self._deadline = time.monotonic() + _END_SECONDS
+            self._stopping.set()
+
+    def join(self, deadline: float) -> None:
+        """Wait for the last point, until this time of the monotonic clock at the most; a server that hangs is left."""
+        if self._pid == os.getpid() and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, min(deadline, self._deadline) - time.monotonic()))
+
     def stop(self) -> None:
         """Send the last point; gives up after one second."""
-        if self._pid != os.getpid() or self._stopping.is_set():
-            return
-        self._deadline = time.monotonic() + _END_SECONDS
-        self._stopping.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(_END_SECONDS)
+        self.signal_stop()
+        self.join(self._deadline)
 
     def _run(self) -> None:
         transport = self._transport.sibling(timeout_seconds=_REQUEST_SECONDS)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,16 +41,11 @@ class Transport:
         self._sleep = sleep
         self._max_attempts = max_attempts
         self._http_transport = http_transport
+        self._timeout_seconds = timeout_seconds
         if config.token and not config.is_loopback and config.base_url.startswith("http://"):
             _log.warning("the token travels unencrypted to %s: use https", config.base_url)
-        self._http = httpx.Client(
-            base_url=config.base_url,
-            headers={"User-Agent": f"penstock-sdk/{__version__}", "Accept": "application/json"},
-            timeout=httpx.Timeout(timeout_seconds, connect=min(5.0, timeout_seconds)),
-            transport=http_transport,
-            # A proxy of the environment knows nothing of this machine's own ports.
-            trust_env=not config.is_loopback,
-        )
+        self._connections = self._connected()
+        self._inherited: list[httpx.Client] = []
 
     def __repr__(self) -> str:
         return f"Transport({self.config.base_url!r})"
@@ -64,8 +60,33 @@ class Transport:
         )
 
     def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
+        """Close all connections; in a forked child those of the parent stay as they are."""
+        pid, http = self._connections
+        if pid == os.getpid():
+            http.close()
+
+    def _connected(self) -> tuple[int, httpx.Client]:
+        """New connections, and the process that they belong to."""
+        http = httpx.Client(
+            base_url=self.config.base_url,
+            headers={"User-Agent": f"penstock-sdk/{__version__}", "Accept": "application/json"},
+            timeout=httpx.Timeout(self._timeout_seconds, connect=min(5.0, self._timeout_seconds)),
+            transport=self._http_transport,
+            # A proxy of the environment knows nothing of this machine's own ports.
+            trust_env=not self.config.is_loopback,
+        )
+        return os.getpid(), http
+
+    @property
+    def _http(self) -> httpx.Client:
+        pid, http = self._connections
+        if pid != os.getpid():
+            # The sockets are the parent's too: two processes on one of them mix up their answers. Kept, because
+            # closing one that is encrypted would end it for the parent.
+            self._inherited.append(http)
+            self._connections = self._connected()
+            _, http = self._connections
+        return http
 
     def get(self, path: str, **params: object) -> Any:
         """GET a JSON document; parameters that are None are left out."""

@@ -34,6 +34,11 @@ class Checker:
         self.delivered += taken
         return taken
 
+    def give_up_epoch(self) -> None:
+        """The epoch is left early: check that what came of it came once."""
+        check_at_most_once(self.delivered)
+        self.delivered = []
+
     def end_epoch(self) -> list[int]:
         """The epoch is over: check that nothing is missing and nothing came twice, and return what came."""
         check_exactly_once(self.delivered, self._samples.n)
@@ -42,10 +47,13 @@ class Checker:
 
 
 def check_exactly_once(delivered: list[int], n: int) -> None:
-    times = Counter(delivered)
-    missing = sorted(set(range(n)) - times.keys())
-    twice = sorted(index for index, count in times.items() if count > 1)
+    missing = sorted(set(range(n)) - set(delivered))
     assert not missing, f"{len(missing)} samples never came: {missing[:10]}"
+    check_at_most_once(delivered)
+
+
+def check_at_most_once(delivered: list[int]) -> None:
+    twice = sorted(index for index, count in Counter(delivered).items() if count > 1)
     assert not twice, f"{len(twice)} samples came more than once: {twice[:10]}"
 
 
@@ -73,6 +81,19 @@ class Consumer:
         assert self.engine.next_batch() is None
         self.last_order = self._checker.end_epoch()
         self._epoch += 1
+
+    def give_up_after(self, epoch: int, *, steps: int) -> None:
+        """Go to an epoch and leave it after some steps; the next whole epoch is the one after it."""
+        self._checker.give_up_epoch()
+        self.engine.start_epoch(epoch)
+        for step in range(steps):
+            batch = self.engine.next_batch()
+            assert batch is not None
+            assert (batch.epoch, batch.step) == (epoch, step)
+            self._checker.take(batch)
+            self.engine.ack(batch.seq)
+        self._checker.give_up_epoch()
+        self._epoch = epoch + 1
 
     def epochs(self, *, until: Callable[[], bool]) -> Iterator[int]:
         """Whole epochs, at least one, the last of them when `until` says so."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from fault.engine.life_on_ring import LifeOnRing
 from fault.engine.ring import EngineRing, spread_to_all_replicas
 from fault.engine.samples import Samples
 from integration.store.conftest import create_tables
@@ -35,3 +36,23 @@ def ring(cassandra_ring: CassandraCluster, written: tuple[str, Samples]) -> Iter
     ring = EngineRing(cassandra_ring, keyspace, samples)
     yield ring
     ring.close()
+
+
+@pytest.fixture(scope="session")
+def keyspace_with_samples(cassandra_ring_session: CassandraCluster) -> Iterator[str]:
+    """A dataset with its catalog's side in memory, for whole loaders."""
+    cluster = cassandra_ring_session
+    cluster.restore()
+    keyspace = cluster.create_keyspace()
+    create_tables(cluster, keyspace)
+    LifeOnRing(cluster.store_config(keyspace), []).training().write()
+    yield keyspace
+    cluster.restore()
+    cluster.drop_keyspace(keyspace)
+
+
+@pytest.fixture
+def life(cassandra_ring: CassandraCluster, keyspace_with_samples: str) -> LifeOnRing:
+    """What processes need to make loaders on the ring."""
+    addresses = [relay.control_address for relay in cassandra_ring.relays]
+    return LifeOnRing(cassandra_ring.store_config(keyspace_with_samples), addresses)

@@ -1,5 +1,6 @@
 """Consumers in processes of their own: they can be killed, and their memory is theirs alone."""
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -68,26 +69,36 @@ def open_store(config: str) -> Store:
 
 
 def read_until_told(connection: Connection, config: str, samples: Samples, prefetch_bytes: int) -> None:
-    """Read epoch after epoch until a message comes; answers with the growth of its memory at the highest."""
+    """Read epoch after epoch until a message comes; answers with the growth of its memory at the highest.
+
+    The epoch under way is then read to its end: every epoch is checked as a whole. The second answer is their number.
+    """
     with open_store(config) as store, samples.engine(store, prefetch_bytes=prefetch_bytes) as engine:
         checker = Checker(samples)
         # From here on the kernel keeps the peak anew.
         Path("/proc/self/clear_refs").write_text("5")
         before = _status()["VmRSS"]
         connection.send("ready")
-        epoch = 0
-        while not connection.poll():
+        is_told = False
+        for epoch in itertools.count():
             engine.start_epoch(epoch)
-            while not connection.poll() and (batch := engine.next_batch()) is not None:
+            while (batch := engine.next_batch()) is not None:
                 checker.take(batch)
                 engine.ack(batch.seq)
-            epoch += 1
-            checker.delivered.clear()
-        connection.send((_status()["VmHWM"] - before) * 1024)
+                if not is_told and connection.poll():
+                    is_told = True
+                    connection.send((_status()["VmHWM"] - before) * 1024)
+            checker.end_epoch()
+            if is_told:
+                connection.send(epoch + 1)
+                return
 
 
 def abort_epochs(connection: Connection, config: str, samples: Samples, slow_steps: int, epochs: int) -> None:
-    """A consumer that is slow, then gives up one epoch after the other; tells its resources at each tenth of them."""
+    """A consumer that is slow, then gives up one epoch after the other; tells its resources at each tenth of them.
+
+    Every batch of an epoch that is given up is checked, and so is one whole epoch at the end.
+    """
     chance = random.Random(11)
     with open_store(config) as store, samples.engine(store, prefetch_bytes=8 << 20) as engine:
         consumer = Consumer(engine, samples)
@@ -96,19 +107,18 @@ def abort_epochs(connection: Connection, config: str, samples: Samples, slow_ste
             next(steps)
             time.sleep(5)
         for epoch in range(1, epochs + 1):
-            engine.start_epoch(epoch)
-            for _ in range(chance.randrange(4)):
-                assert engine.next_batch() is not None
-            if epoch % (epochs // 10) == 0:
+            is_tenth = epoch % (epochs // 10) == 0
+            consumer.give_up_after(epoch, steps=max(chance.randrange(4), is_tenth))
+            if is_tenth:
                 _wait_until_full(engine)
                 connection.send(Resources.of_this_process())
                 connection.recv()
+        consumer.run()
         connection.send(engine.stats()["discarded"])
 
 
 def _wait_until_full(engine: Engine) -> None:
     """Until all that the budget allows has arrived: then the memory of one moment can be compared with another's."""
-    assert engine.next_batch() is not None
     deadline = time.monotonic() + END_SECONDS
     while engine.stats()["inflight_samples"] > 0:
         assert time.monotonic() < deadline

@@ -1,12 +1,15 @@
 """Answers that are missing, damaged or another's (storage.md 6.1: S5 and S6)."""
 
+from dataclasses import dataclass
+
 import pytest
+from fault.engine.checker import Consumer
 from fault.engine.ring import EngineRing
 from fault.engine.samples import Samples
 
-from harness.soak import repetitions
+from harness.soak import repetitions, time_limit
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(time_limit(900))
 
 
 def test_s5_a_replica_that_missed_the_writes_loses_nothing(ring: EngineRing) -> None:
@@ -26,17 +29,38 @@ def test_s5_a_replica_that_missed_the_writes_loses_nothing(ring: EngineRing) -> 
     [("flip_mean_bytes", "flips"), ("truncate_mean_bytes", "truncations"), ("swap_mean_bytes", "swaps")],
 )
 def test_s6_damaged_answers_are_found_and_read_again(ring: EngineRing, fault: str, counter: str) -> None:
-    store = ring.store()
-    consumer = ring.consumer(store)
+    consumer = ring.consumer()
     consumer.run()
     before = ring.count(counter)
+    found_before = Findings.of(consumer)
     # One answer in a thousand.
     ring.shape(**{fault: 1_000 * ring.samples.mean_bytes}, seed=6)
     wanted = before + repetitions(3, 100)
     for _ in consumer.epochs(until=lambda: ring.count(counter) >= wanted):
         pass
+    # What is under way has been damaged and not been found yet: it is taken before the sums are made.
+    ring.shape(**{fault: None})
+    consumer.run(2)
     damaged = ring.count(counter) - before
-    found = consumer.engine.stats()["retries"] + store.counters()["escalations"]
-    # A bit may also fall where it does no harm, and of two copies of a late answer one may be enough.
-    assert found >= damaged // 2
+    found = Findings.of(consumer)
+    assert damaged >= repetitions(3, 100)
+    # Every read that began anew, for whatever reason; of an answer that was asked for twice one copy is enough.
+    detected = found.retries - found_before.retries
+    unneeded = found.second_copies - found_before.second_copies
+    # Of an answer of twenty thousand bytes some twenty are names and flags that nobody looks at.
+    harmless = damaged // 50 if counter == "flips" else 0
+    assert detected + unneeded >= damaged - harmless, (detected, unneeded, damaged)
     assert consumer.engine.failures() == []
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an engine has had to do beyond asking once."""
+
+    retries: int
+    second_copies: int
+
+    @classmethod
+    def of(cls, consumer: Consumer) -> "Findings":
+        stats = consumer.engine.stats()
+        return cls(stats["retries"], stats["hedges"] + stats["silences"])

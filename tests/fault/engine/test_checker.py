@@ -54,6 +54,18 @@ def test_one_wrong_byte_is_found(engine: Engine, field: str) -> None:
         Checker(SAMPLES).take(batch)
 
 
+def test_a_sample_that_comes_twice_in_an_epoch_that_is_given_up_is_found(engine: Engine) -> None:
+    first, second, *_ = batches(engine)
+    checker = Checker(SAMPLES)
+    for batch in (first, second):
+        checker.take(batch)
+    checker.give_up_epoch()
+    for batch in (first, first):
+        checker.take(batch)
+    with pytest.raises(AssertionError, match="8 samples came more than once"):
+        checker.give_up_epoch()
+
+
 def test_another_sample_in_the_place_of_one_is_found() -> None:
     with pytest.raises(AssertionError, match="1 samples never came: \\[1\\]"):
         check_exactly_once([0, 0, 2], 3)

@@ -1,6 +1,7 @@
 """Nodes that die, freeze or are all away while epochs are read (storage.md 6.1: S1 to S4)."""
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -8,10 +9,11 @@ from collections.abc import Callable
 import pytest
 from fault.engine.ring import STALL_SLACK, EngineRing
 
-from harness.soak import IS_SOAK, repetitions
+from harness.relay import Relay
+from harness.soak import IS_SOAK, repetitions, time_limit
 from penstock._errors import StoreUnavailable
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(time_limit(900))
 
 OUTAGE_SECONDS = 15
 FREEZE_SECONDS = 20
@@ -46,13 +48,33 @@ def test_s2_a_frozen_node_is_read_around_and_used_again(ring: EngineRing) -> Non
         for _ in consumer.epochs(until=lambda: time.monotonic() > thaw_at):  # noqa: B023  # used in this round only
             assert consumer.longest_wait < 3 * STALL_SLACK
         victim.thaw()
-        thawed_at = time.monotonic()
-        carried = relay.stats().bytes_down
-        # More than pings and metadata: samples.
-        wanted = carried + 1_000_000
-        for _ in consumer.epochs(until=lambda: relay.stats().bytes_down > wanted):  # noqa: B023
-            assert relay.stats().bytes_down > wanted or time.monotonic() < thawed_at + 10 * STALL_SLACK
+        deadline = time.monotonic() + 10 * STALL_SLACK
+        reads = NewReads(relay)
+        for _ in consumer.epochs(until=reads.have_been_answered):
+            assert reads.have_been_answered() or time.monotonic() < deadline, "the node is not used again"
     assert consumer.engine.failures() == []
+
+
+class NewReads:
+    """Whether a node is asked and answers, from now on: what it had been asked before counts for nothing."""
+
+    # Some sixty questions; signs of life are a tenth of it in half a minute.
+    QUESTION_BYTES = 8_000
+    ANSWER_BYTES = 1_000_000
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._asked_bytes = relay.stats().bytes_up
+        # What it has answered when it had been asked anew.
+        self._answered_bytes: int | None = None
+
+    def have_been_answered(self) -> bool:
+        stats = self._relay.stats()
+        if self._answered_bytes is None:
+            if stats.bytes_up < self._asked_bytes + self.QUESTION_BYTES:
+                return False
+            self._answered_bytes = stats.bytes_down
+        return stats.bytes_down > self._answered_bytes + self.ANSWER_BYTES
 
 
 def test_s3_one_node_of_three_is_enough_to_read_and_too_few_to_write(ring: EngineRing) -> None:
@@ -68,9 +90,12 @@ def test_s3_one_node_of_three_is_enough_to_read_and_too_few_to_write(ring: Engin
     assert consumer.longest_wait < 2 * STALL_SLACK
     assert consumer.engine.failures() == []
     started = time.monotonic()
-    with pytest.raises(StoreUnavailable, match='writing chunk 0 of field "image"'):
+    with pytest.raises(StoreUnavailable, match='writing chunk 0 of field "image"') as refused:
         store.write("samples", bytes(16), [(bytes(16), [("image", b"nobody takes it")])])
     assert time.monotonic() - started < 5 * STALL_SLACK
+    # Not that no node answers, but that too few are there for the consistency that was asked for.
+    if not re.search(r"(?i)consistency.*local_?quorum", str(refused.value)):
+        pytest.xfail(f"the driver goes on to dead nodes and reports the last of them: {refused.value}")
 
 
 def _refuse(ring: EngineRing) -> Callable[[], None]:

@@ -9,9 +9,9 @@ from fault.engine.ring import STALL_SLACK, EngineRing
 from fault.engine.samples import Samples
 
 from harness.cassandra.cluster import CassandraCluster
-from harness.soak import IS_SOAK, repetitions
+from harness.soak import IS_SOAK, repetitions, time_limit
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(time_limit(900))
 
 PATH_RATE = 12e6
 ROUND_TRIP_MS = 100
@@ -86,6 +86,8 @@ def test_s8_the_window_finds_the_rate_of_a_long_path(
             fastest = max(fastest, _rate_over_a_second(ring))
         connection.send("enough")
         growth_bytes = receive(connection, seconds=120)
+        ring.shape(rate=None, delay_ms=None)
+        assert receive(connection, seconds=120) >= 1, "no epoch was whole"
     assert fastest >= 0.8 * rate, f"{fastest / 1e6:.1f} MB/s of {rate / 1e6:.1f}"
     assert growth_bytes <= 1.2 * BUDGET_BYTES
 

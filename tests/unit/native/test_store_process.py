@@ -55,6 +55,26 @@ in_child(child)
 assert store.read("samples", DATASET, [OBJECT]) == [{"f": b"x"}]
 """
 
+FORGOTTEN = """
+def open_files():
+    places = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return sum(os.path.realpath(place).startswith(path) for place in places)
+
+store = Store.open(config)
+store.write("samples", DATASET, [(OBJECT, [("f", b"x")])])
+before = open_files()
+assert before > 0
+def child():
+    # The last handle goes, and nothing happens: all that is behind it belongs to the parent's threads.
+    del globals()["store"]
+    assert open_files() == before, open_files()
+in_child(child)
+assert store.read("samples", DATASET, [OBJECT]) == [{"f": b"x"}]
+# In the process that made it the same closes the files.
+del store
+assert open_files() == 0, open_files()
+"""
+
 NEW_IN_CHILD = """
 store = Store.open(config)
 store.write("samples", DATASET, [(OBJECT, [("f", b"x" * 100_000)])])
@@ -126,6 +146,10 @@ def _run(script: str, kind: str, path: Path) -> None:
 @pytest.mark.parametrize("kind", ["lmdb", "memory"])
 def test_inherited_store_raises_at_once_in_a_forked_child(kind: str, tmp_path: Path) -> None:
     _run(INHERITED, kind, tmp_path)
+
+
+def test_inherited_store_that_a_forked_child_forgets_is_left_alone(tmp_path: Path) -> None:
+    _run(FORGOTTEN, "lmdb", tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["lmdb", "memory"])

@@ -10,7 +10,8 @@ DEFAULTS: dict[str, Any] = {
     "batch_size": 1, "shuffle": False, "drop_last": False, "pin_memory": False, "in_order": False, "seed": 0,
     "fields": None, "columns": None, "decode": "auto", "output": "torch", "rank": None, "world_size": None,
     "last_batch": None, "on_error": "raise", "max_failed_share": 0.01, "max_displacement": 8, "prefetch_bytes": None,
-    "window_bytes": None, "store_wait_seconds": 60.0, "run": None, "has_telemetry": True, "torch_arguments": {},
+    "window_bytes": None, "lanes": None, "store_wait_seconds": 60.0, "run": None, "has_telemetry": True,
+    "torch_arguments": {},
 }  # fmt: skip
 
 
@@ -36,6 +37,9 @@ def checked(**changes: Any) -> LoaderArguments:
         ({"max_failed_share": "1%"}, "max_failed_share is '1%'"),
         ({"max_displacement": 0}, "max_displacement is 0: expected at least 1"),
         ({"window_bytes": 0}, "window_bytes is 0"),
+        ({"lanes": 0}, "lanes is 0: expected from 1 to 32"),
+        ({"lanes": 33}, "lanes is 33: expected from 1 to 32"),
+        ({"lanes": "two"}, "lanes is 'two': expected a whole number"),
         ({"prefetch_bytes": 1 << 64}, "prefetch_bytes"),
         ({"store_wait_seconds": -1}, "store_wait_seconds is -1"),
         ({"store_wait_seconds": float("inf")}, "store_wait_seconds is inf"),

@@ -132,3 +132,13 @@ def test_text_and_bytes(decoder: Decoder) -> None:
     assert found[0] is views[0]
     with pytest.raises(SampleCorrupt, match="UTF-8"):
         decode(decoder, FieldKind.TEXT, [np.array([0xFF], np.uint8)])
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA"])
+@pytest.mark.parametrize("size", [(1, 1), (5, 3)])
+def test_pictures_can_be_written_into(decoder: Decoder, mode: str, size: tuple[int, int]) -> None:
+    ids = np.zeros((1, 16), np.uint8)
+    (picture,) = decoder.decode("image", FieldKind.IMAGE, [stored(Image.new(mode, size))], ids)
+    assert picture.flags.writeable
+    assert picture.flags.c_contiguous
+    picture[:] = 7

@@ -1,18 +1,27 @@
 """A loader belongs to its process: in a fork it raises at once, and a new one works there."""
 
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
+from unit.sdk.http_front import served
 
+from penstock import Client
 from penstock import _errors as errors
 
 
 def in_fork(check: Callable[[], None]) -> None:
     """Run `check` in a forked child and fail with what it printed when it fails or hangs."""
+    forked(check)()
+
+
+def forked(check: Callable[[], None]) -> Callable[[], None]:
+    """Begin to run `check` in a forked child; call what is returned to wait for it."""
     reading, writing = os.pipe()
     # The threads of this process are what the test is about.
     pid = os.fork()
@@ -27,10 +36,14 @@ def in_fork(check: Callable[[], None]) -> None:
         finally:
             os._exit(code)
     os.close(writing)
-    with os.fdopen(reading, "rb") as output:
-        text = output.read().decode()
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, text
+
+    def wait() -> None:
+        with os.fdopen(reading, "rb") as output:
+            text = output.read().decode()
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0, text
+
+    return wait
 
 
 pytestmark = [
@@ -56,6 +69,7 @@ def test_loader_of_the_parent_raises_in_the_child(training: Any, is_running: boo
             expect_forked(lambda: next(running))
             expect_forked(lambda: next(iter(loader)))
             expect_forked(lambda: len(loader))
+            expect_forked(loader.stats)
             loader.close()
 
         in_fork(check)
@@ -92,3 +106,34 @@ def test_torch_worker_processes_get_the_error(training: Any) -> None:
         )
         with pytest.raises(errors.ForkedProcess, match="torch DataLoader"):
             next(iter(workers))
+
+
+def test_a_lock_held_at_the_fork_hangs_no_use_of_the_loader(training: Any) -> None:
+    with training.api.client().loader("demo", split="train", batch_size=8, output="numpy", telemetry=False) as loader:
+        next(iter(loader))
+        # As another thread might hold it at that moment.
+        with loader._meter._lock:
+            in_fork(lambda: expect_forked(loader.stats))
+
+
+def test_a_client_used_before_the_fork_has_its_own_connections_in_each_child(training: Any) -> None:
+    def versioned(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        # Answers differ, so that one that reaches the wrong process is seen.
+        number = int(asked["dataset"].partition("@")[2])
+        return httpx.Response(200, json=training.plan(version={"number": number, "digest": "d"}))
+
+    training.api.serve("POST", "/loaders/resolve", versioned)
+    with served(training.api) as address, Client(address, "pst_x") as client:
+
+        def resolve(first: int) -> None:
+            for number in range(first, first + 50):
+                assert client.resolve(f"demo@{number}", split="train").version.number == number
+
+        resolve(1)
+        children = [forked(lambda first=100 * child: resolve(first)) for child in range(1, 5)]  # type: ignore[misc]
+        resolve(50)
+        for wait in children:
+            wait()
+        # Nothing that a child did has closed the connection of this process.
+        resolve(1)

@@ -376,6 +376,7 @@ class TestLife:
         with loader_of(training, drop_last=True) as loader:
             for name in ("batch_size", "dataset", "sampler", "drop_last", "num_workers", "pin_memory", "collate_fn"):
                 assert hasattr(loader, name)
+            assert loader.pin_memory_device == ""
             assert loader.drop_last
             assert not isinstance(loader, torch.utils.data.DataLoader)
 

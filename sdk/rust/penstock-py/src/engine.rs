@@ -1,7 +1,7 @@
 //! The `Engine` class.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_core::engine::{
     BatchForm, Engine, EngineConfig, EngineError, NextError, OnError, SampleError,
@@ -23,6 +23,10 @@ use crate::batch::PyBatch;
 use crate::buffers::id_of;
 use crate::errors;
 use crate::store::PyStore;
+use crate::waiting::patience;
+
+/// How long all engines together may take to end when the interpreter does.
+const EXIT_PATIENCE: Duration = Duration::from_millis(1500);
 
 type Buffer<'py> = Bound<'py, PyAny>;
 type PyPart<'py> = (Buffer<'py>, Vec<(Buffer<'py>, Buffer<'py>, Buffer<'py>)>);
@@ -44,6 +48,7 @@ impl PyEngine {
         store, *, dataset_id, fields, parts, batch_size, shuffle, seed, rank, world_size, last_batch, in_order,
         window_bytes, prefetch_bytes, on_error = "raise", max_displacement = 8, max_failed_share = 0.01,
         store_wait_seconds = 60.0, prefetch_next_epoch = true, form = "arena", split_digest = "",
+        is_prefetch_fixed = true,
     ))]
     #[allow(
         clippy::too_many_arguments,
@@ -72,6 +77,7 @@ impl PyEngine {
         prefetch_next_epoch: bool,
         form: &str,
         split_digest: &str,
+        is_prefetch_fixed: bool,
     ) -> PyResult<Self> {
         let rank = Rank::new(whole("rank", &rank)?, whole("world_size", &world_size)?)
             .map_err(|error| failure(&error.into()))?;
@@ -94,6 +100,7 @@ impl PyEngine {
             .map(|w| whole("window_bytes", &w))
             .transpose()?;
         config.prefetch_bytes = whole("prefetch_bytes", &prefetch_bytes)?;
+        config.is_prefetch_fixed = is_prefetch_fixed;
         config.on_error = choice(
             "on_error",
             on_error,
@@ -248,9 +255,24 @@ impl PyEngine {
         PyList::new(py, rows.collect::<Vec<_>>())
     }
 
-    /// Ends all work within two seconds; batches that were handed out stay whole. Closing twice is fine.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| self.engine.close());
+    /// The bytes that may be held ahead from now on, with those on their way. Returns what is in force: a store on
+    /// this machine needs less, and no sample may be larger.
+    fn set_prefetch_bytes(&self, prefetch_bytes: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let prefetch_bytes = whole("prefetch_bytes", prefetch_bytes)?;
+        let set = self.engine.set_prefetch_bytes(prefetch_bytes);
+        set.map_err(|error| failure(&error))
+    }
+
+    /// Ends all work; batches that were handed out stay whole. Waits until that is done, for 1.5 seconds at the most
+    /// or as long as is said. Closing twice is fine.
+    #[pyo3(signature = (patience_seconds = None))]
+    fn close(&self, py: Python<'_>, patience_seconds: Option<f64>) -> PyResult<()> {
+        let patience = patience_seconds.map(patience).transpose()?;
+        py.detach(|| match patience {
+            None => self.engine.close(),
+            Some(patience) => self.engine.close_within(patience),
+        });
+        Ok(())
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -263,8 +285,8 @@ impl PyEngine {
         _kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
-    ) {
-        self.close(py);
+    ) -> PyResult<()> {
+        self.close(py, None)
     }
 
     fn __repr__(&self) -> String {
@@ -296,8 +318,19 @@ fn close_at_exit(py: Python<'_>, engine: &Arc<Engine>) -> PyResult<()> {
             let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
             let engines: Vec<_> = open.drain(..).filter_map(|weak| weak.upgrade()).collect();
             drop(open);
-            args.py()
-                .detach(|| engines.iter().for_each(|engine| engine.close()));
+            // Whoever has closed one before has waited for it too; those of a parent process are not ours.
+            let open: Vec<_> = engines
+                .iter()
+                .filter(|engine| engine.is_own() && !engine.is_ended())
+                .collect();
+            args.py().detach(|| {
+                open.iter()
+                    .for_each(|engine| engine.close_within(Duration::ZERO));
+                let started = Instant::now();
+                for engine in open {
+                    engine.close_within(EXIT_PATIENCE.saturating_sub(started.elapsed()));
+                }
+            });
         })?;
         py.import("atexit")?
             .call_method1("register", (close_all,))?;

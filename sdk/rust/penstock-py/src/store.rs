@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffers::{id_of, shared_bytes, table_of};
 use crate::errors;
-use crate::waiting::block_on;
+use crate::waiting::{block_on, patience, run_on};
 
 const READS_AT_ONCE: usize = 32;
 
@@ -60,7 +60,8 @@ impl PyStore {
     /// Opens the store that a JSON configuration describes. Raises `ConfigError` or `StoreUnavailable`.
     ///
     /// `{"kind": "lmdb", "path": ..., "is_read_only"?, "first_map_bytes"?}`,
-    /// `{"kind": "cql", "contact_points": [], "local_dc": ..., "keyspace": ..., "username"?, "password"?, "ca_pem"?}`,
+    /// `{"kind": "cql", "contact_points": [], "local_dc": ..., "keyspace": ..., "username"?, "password"?, "ca_pem"?,
+    /// "lanes"?}`, where lanes are connections a node (found by itself when absent),
     /// or `{"kind": "memory", "name": ..., "faults"?}`, where faults are a plan of `seed`, `delay_ms` (least, most),
     /// `slow_share`, `slow_ms`, `unavailable_share`, `missing_share`, `corrupt_share`, `panic_share`, `faulty_reads`.
     #[staticmethod]
@@ -203,19 +204,27 @@ impl PyStore {
         self.run(py, |store| async move { store.ping().await })
     }
 
-    /// Lets go of connections and files; closing twice is fine.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    /// Lets go of connections and files; closing twice is fine. With `patience_seconds` it goes on by itself after
+    /// that time.
+    #[pyo3(signature = (patience_seconds = None))]
+    fn close(&self, py: Python<'_>, patience_seconds: Option<f64>) -> PyResult<()> {
         // What a forked child inherits is not its own to close.
         if !self.owner.is_current() {
             return Ok(());
         }
         let store = Arc::clone(&self.store);
-        block_on(py, async move { store.close().await })
+        let close = async move { store.close().await };
+        match patience_seconds {
+            None => block_on(py, close),
+            Some(seconds) => run_on(py, close, patience(seconds)?),
+        }
     }
 
-    /// What the store has had to do beyond plain reads: retries, escalations to a quorum, hedges.
+    /// What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
+    /// for a second time because others were faster), `hedge_wins` (those that the second won), `silences` (reads
+    /// moved off a connection that was not heard any more) and planned `faults`.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counters = self.store.counters();
+        let counters = self.shared()?.counters();
         let dict = PyDict::new(py);
         for (name, value) in counters.named() {
             dict.set_item(name, value)?;
@@ -234,11 +243,21 @@ impl PyStore {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        self.close(py)
+        self.close(py, None)
     }
 
     fn __repr__(&self) -> String {
         format!("<penstock Store, {}>", self.store.kind())
+    }
+}
+
+impl Drop for PyStore {
+    fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // A forked child has none of the threads behind the connections, and locks may be held for ever: leave all
+            // as it is.
+            std::mem::forget(Arc::clone(&self.store));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use penstock_core::process;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -43,6 +44,28 @@ where
         Ok(Err(panic)) => Err(errors::panicked(&*panic)),
         Err(_) => Err(errors::panicked(&"the task disappeared")),
     }
+}
+
+/// Starts a future on the core's runtime and waits for it no longer than this; it goes on by itself then.
+pub fn run_on<F>(py: Python<'_>, future: F, patience: Duration) -> PyResult<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let runtime = process::runtime().map_err(|error| errors::process(&error))?;
+    let (sender, receiver) = sync_channel(1);
+    runtime.spawn(async move {
+        future.await;
+        // Nobody may listen any more.
+        _ = sender.send(());
+    });
+    py.detach(move || _ = receiver.recv_timeout(patience));
+    Ok(())
+}
+
+/// A time to wait that somebody has given in seconds.
+pub fn patience(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|error| PyValueError::new_err(format!("patience_seconds is {seconds}: {error}")))
 }
 
 /// Calls `step` without the GIL until it gives a value; between two calls Python handles its signals.

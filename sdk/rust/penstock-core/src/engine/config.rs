@@ -79,6 +79,8 @@ pub struct EngineConfig {
     pub window_bytes: Option<u64>,
     /// Bytes requested, arrived and assembled that nobody has taken yet.
     pub prefetch_bytes: u64,
+    /// Whether somebody has chosen `prefetch_bytes`; a default is lowered where less is as good.
+    pub is_prefetch_fixed: bool,
     pub on_error: OnError,
     /// Share of an epoch's samples that may fail under `skip` and `replace`.
     pub max_failed_share: f64,
@@ -106,6 +108,7 @@ impl EngineConfig {
             max_displacement: 8,
             window_bytes: None,
             prefetch_bytes: 256 << 20,
+            is_prefetch_fixed: false,
             on_error: OnError::Raise,
             max_failed_share: 0.01,
             store_wait: Duration::from_secs(60),
@@ -167,9 +170,15 @@ impl EngineConfig {
         bytes / looked_at * self.batch_size.min(count)
     }
 
-    pub(super) fn limit_to_near(&mut self) {
+    /// What comes of a budget: a default is lowered for a store on this machine, and the largest sample always fits.
+    pub(super) fn budget_bytes(&self, wanted_bytes: u64, is_near: bool) -> u64 {
+        let (_, largest_bytes) = self.members.largest();
+        let wanted_bytes = wanted_bytes.max(largest_bytes);
+        if self.is_prefetch_fixed || !is_near {
+            return wanted_bytes;
+        }
         let batches = self.expected_batch_bytes().saturating_mul(NEAR_BATCHES);
-        self.prefetch_bytes = self.prefetch_bytes.min(batches.max(NEAR_BYTES));
+        wanted_bytes.min(batches.max(NEAR_BYTES))
     }
 
     /// Returned blocks that are kept for the next batches: a share of the budget, or a few batches with the room that

@@ -52,6 +52,10 @@ pub(super) enum Command {
     Taken {
         held_bytes: u64,
     },
+    /// What may be held from now on.
+    Budget {
+        prefetch_bytes: u64,
+    },
     Close,
 }
 
@@ -79,6 +83,8 @@ pub(super) struct Work {
     runs: VecDeque<Run>,
     generation: u64,
     held_bytes: u64,
+    /// What may be held; it changes with the number of loaders in the process.
+    budget_bytes: u64,
     /// The most that a batch has needed in the arena; at first what is to be expected.
     largest_batch_bytes: u64,
     donor: Option<Donor>,
@@ -88,6 +94,7 @@ pub(super) struct Work {
 impl Work {
     pub fn new(config: &EngineConfig) -> Self {
         Self {
+            budget_bytes: config.prefetch_bytes,
             largest_batch_bytes: config.expected_batch_bytes(),
             ..Self::default()
         }
@@ -230,7 +237,7 @@ impl Driver {
     /// would never come otherwise.
     fn has_room(&self, index: usize, cost_bytes: u64) -> bool {
         let after = self.work.held_bytes + cost_bytes + self.copy_room_bytes();
-        if after <= self.config.prefetch_bytes {
+        if after <= self.work.budget_bytes {
             return true;
         }
         let run = &self.work.runs[index];
@@ -245,7 +252,7 @@ impl Driver {
     fn copy_room_bytes(&self) -> u64 {
         let idle_copies = MAX_COPIES.saturating_sub(self.work.copies.len()) as u64;
         let room = idle_copies * self.work.largest_batch_bytes;
-        room.min(self.config.prefetch_bytes / 4)
+        room.min(self.work.budget_bytes / 4)
     }
 
     fn cut(&mut self) {
@@ -414,6 +421,12 @@ impl Driver {
     }
 
     fn on_command(&mut self, command: Command) {
+        if let Command::Budget { prefetch_bytes } = command {
+            // Comes from other loaders: it says nothing about this consumer.
+            self.work.budget_bytes = prefetch_bytes;
+            self.window.set_cap(prefetch_bytes);
+            return;
+        }
         self.work.last_command = Some(Instant::now());
         match command {
             Command::Start {
@@ -422,7 +435,7 @@ impl Driver {
                 plan,
             } => self.start(ticket, epoch, *plan),
             Command::Taken { held_bytes } => self.work.held_bytes -= held_bytes,
-            Command::Close => {}
+            Command::Budget { .. } | Command::Close => {}
         }
     }
 

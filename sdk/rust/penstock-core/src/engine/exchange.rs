@@ -160,6 +160,10 @@ impl Exchange {
         self.changed.notify_all();
     }
 
+    pub fn is_ended(&self) -> bool {
+        self.lock().fatal.is_some()
+    }
+
     pub fn driver_ended(&self) {
         self.lock().has_driver_ended = true;
         self.changed.notify_all();

@@ -156,9 +156,7 @@ impl Engine {
     /// Checks the configuration and starts the driver; nothing is read before the first epoch.
     pub fn new(store: Arc<dyn Store>, mut config: EngineConfig) -> Result<Self, EngineError> {
         config.check()?;
-        if store.near().is_some() {
-            config.limit_to_near();
-        }
+        config.prefetch_bytes = config.budget_bytes(config.prefetch_bytes, store.near().is_some());
         let runtime = process::runtime()?;
         let steps = config.plan(0, Done::default())?.division().steps;
         let config = Arc::new(config);
@@ -412,6 +410,16 @@ impl Engine {
         self.store.lanes()
     }
 
+    /// The budget from now on, when none was chosen by hand. What is held above it is not dropped but used up.
+    /// Returns what is in force.
+    pub fn set_prefetch_bytes(&self, prefetch_bytes: u64) -> Result<u64, EngineError> {
+        self.owner.check()?;
+        let is_near = self.store.near().is_some();
+        let prefetch_bytes = self.config.budget_bytes(prefetch_bytes, is_near);
+        self.tell(Command::Budget { prefetch_bytes });
+        Ok(prefetch_bytes)
+    }
+
     pub fn pool_stats(&self) -> PoolStats {
         self.pool.stats()
     }
@@ -425,12 +433,22 @@ impl Engine {
     /// Ends all work; batches that were handed out stay whole. Closing twice, or in a forked child, does
     /// nothing.
     pub fn close(&self) {
+        self.close_within(CLOSE_PATIENCE);
+    }
+
+    /// The same, with another limit on the wait; zero only gives the signal.
+    pub fn close_within(&self, patience: Duration) {
         if !self.owner.is_current() {
             return;
         }
         self.exchange.end(EngineError::Closed);
         self.tell(Command::Close);
-        self.exchange.wait_for_driver(CLOSE_PATIENCE);
+        self.exchange.wait_for_driver(patience);
+    }
+
+    /// Whether it has been told to end, or has failed.
+    pub fn is_ended(&self) -> bool {
+        self.exchange.is_ended()
     }
 
     /// Whether this process made the engine; in a forked child not even its memory may be given back.

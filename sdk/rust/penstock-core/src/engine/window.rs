@@ -23,6 +23,9 @@ pub trait Window: fmt::Debug + Send {
     fn limit_bytes(&self) -> u64;
 
     fn in_flight_bytes(&self) -> u64;
+
+    /// The most that the limit may become from now on; one set by hand stays.
+    fn set_cap(&mut self, _cap_bytes: u64) {}
 }
 
 /// A window that somebody has set by hand.

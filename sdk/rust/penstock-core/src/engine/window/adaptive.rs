@@ -186,6 +186,13 @@ impl Window for AdaptiveWindow {
     fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
+
+    fn set_cap(&mut self, cap_bytes: u64) {
+        self.cap_bytes = cap_bytes;
+        self.limit_bytes = self
+            .limit_bytes
+            .clamp(self.least_bytes(), as_float(cap_bytes));
+    }
 }
 
 #[allow(clippy::cast_precision_loss)] // bytes far below 2**53
@@ -355,6 +362,11 @@ mod tests {
         capped.run(&mut Link::new(200, 150, 0.0), 5.0, 100_000);
         assert_eq!(capped.window.limit_bytes(), 5 * MB);
         assert!(capped.peak <= 5 * MB);
+        capped.window.set_cap(2 * MB);
+        assert_eq!(capped.window.limit_bytes(), 2 * MB);
+        capped.window.set_cap(20 * MB);
+        capped.run(&mut Link::new(200, 150, 0.0), 5.0, 100_000);
+        assert_eq!(capped.window.limit_bytes(), 20 * MB);
     }
 
     #[test]
