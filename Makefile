@@ -35,6 +35,7 @@ test: test-core test-page test-fast test-services ## every test, on real service
 
 soak: .venv-test/.server build/.services ## the long forms of the tests, with full counts
 	$(call say,soak: full repetition counts)
+	$(if $(TESTS),,cd sdk && PENSTOCK_SOAK=1 PROPTEST_CASES=4096 cargo test -q --locked -p penstock-core)
 	PENSTOCK_SOAK=1 $(TEST_PY) -m pytest --timeout 7200 $(or $(TESTS),tests/property tests/fault)
 
 check: check-python check-rust check-page check-generated ## linters, types, import rules, generated files
