@@ -34,6 +34,7 @@ test: test-tools build/.services test-core test-page test-fast test-services ## 
 
 soak: .venv-test/.server build/.services ## the long forms of the tests, with full counts
 	$(call say,soak: full repetition counts)
+	$(if $(TESTS),,cd sdk && PENSTOCK_SOAK=1 PROPTEST_CASES=4096 cargo test -q --locked -p penstock-core)
 	PENSTOCK_SOAK=1 $(TEST_PY) -m pytest --timeout 7200 $(or $(TESTS),tests/property tests/fault)
 
 # Blocks of the arena go through many hands: a sanitizer sees use after return, overruns and leaks that tests cannot.

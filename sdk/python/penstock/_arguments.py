@@ -94,7 +94,7 @@ class LoaderArguments:
     def _check(self) -> None:
         _require_int("batch_size", self.batch_size, least=1)
         _require_int("seed", self.seed, least=0, below=1 << 64)
-        _require_int("max_displacement", self.max_displacement, least=1)
+        _require_int("max_displacement", self.max_displacement, least=1, below=1 << 63)
         for name in ("prefetch_bytes", "window_bytes"):
             if (count := getattr(self, name)) is not None:
                 _require_int(name, count, least=1, below=1 << 64)

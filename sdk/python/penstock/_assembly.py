@@ -57,6 +57,10 @@ class Assembler:
         self._convert = _converter(output)
         self._on_error = on_error
         self._failures = failures
+        # What a batch without samples has for a decoded field: as in the last batch that had some.
+        self._empty: dict[str, Array | list[Array]] = {
+            field.name: _EMPTY[field.kind] for field in self._fields if field.kind in _EMPTY
+        }
 
     @property
     def takes_lists(self) -> bool:
@@ -83,7 +87,7 @@ class Assembler:
             ids, positions = ids[rows], positions[rows]
         batch = Batch(ids=self._convert(ids))
         for field in self._fields:
-            batch[field.name] = self._presented(self._kind(field), values[field.name])
+            batch[field.name] = self._presented(field, values[field.name])
         decode_seconds = time.perf_counter() - started
         for column in self._columns:
             gathered = self._members.gather(column, positions)
@@ -127,11 +131,28 @@ class Assembler:
             raise bad[0][2]
         return good if self._on_error == "skip" else np.where(is_good, np.arange(len(ids)), good[0])
 
-    def _presented(self, kind: FieldKind, values: list[Any]) -> Any:
+    def _presented(self, field: MembersField, values: list[Any]) -> Any:
+        kind = self._kind(field)
         if kind is FieldKind.TEXT:
             return values
-        shown = values if kind is FieldKind.BYTES else stacked(values)
+        shown = values if kind is FieldKind.BYTES else self._stacked(field.name, values)
         return [self._convert(value) for value in shown] if isinstance(shown, list) else self._convert(shown)
+
+    def _stacked(self, name: str, values: list[Array]) -> Array | list[Array]:
+        if not values:
+            empty = self._empty[name]
+            return empty if isinstance(empty, list) else empty.copy()
+        shown = stacked(values)
+        self._empty[name] = [] if isinstance(shown, list) else np.empty((0, *shown.shape[1:]), shown.dtype)
+        return shown
+
+
+# Before any batch has shown how large they are.
+_EMPTY: dict[FieldKind, Array | list[Array]] = {
+    FieldKind.IMAGE: np.empty((0, 3, 0, 0), np.uint8),
+    FieldKind.MASK: np.empty((0, 0, 0), np.uint8),
+    FieldKind.ARRAY: np.empty((0,), np.uint8),
+}
 
 
 def _view(buffer: Any) -> npt.NDArray[np.uint8]:

@@ -10,7 +10,8 @@ class Batch(dict[str, Any]):
     """A plain dict: `ids` (uint8, one row of 16 bytes a sample), fields, columns, then `valid`.
 
     `valid` is false for samples that only fill the batch up. Fields whose samples differ in size, text and undecoded
-    bytes are lists; all else is one tensor (or array) with the batch in its first dimension.
+    bytes are lists; all else is one tensor (or array) with the batch in its first dimension. With several ranks and
+    `last_batch="partial"` the last batch may be empty: `len(batch["valid"])` is 0 then, and all else keeps its type.
 
     >>> import numpy as np
     >>> batch = Batch(ids=np.zeros((1, 16), np.uint8), tumor=np.array([1]), valid=np.array([True]))

@@ -132,7 +132,13 @@ class JobFailed(PenstockError):
 
 
 class StoreError(PenstockError):
-    """The sample store failed."""
+    """The sample store failed.
+
+    Attributes:
+        seq: When an engine raised it: the number of the batch in whose place it stands.
+    """
+
+    seq: int | None = None
 
 
 class StoreUnavailable(StoreError):

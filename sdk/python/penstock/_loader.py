@@ -1,5 +1,6 @@
 """The loader: a subset as an endless series of epochs."""
 
+import dataclasses
 import os
 import sys
 import warnings
@@ -9,36 +10,23 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock._arguments import LoaderArguments
+from penstock._assembly import Assembled
 from penstock._batch import Batch
 from penstock._engine import EngineFace, require_own_process
-from penstock._errors import ConfigError, EngineClosed, StateError, StoreError
+from penstock._errors import ConfigError, EngineClosed, StateError
 from penstock._failures import SampleFailure
 from penstock._gather import gathered
+from penstock._iteration import EpochSampler, Iteration
 from penstock._meter import Meter
+from penstock._pipeline import Lost, Pipeline
 from penstock._plan import resolved
-from penstock._ranks import find_ranks, find_run
+from penstock._ranks import Ranks, find_ranks, find_run
 from penstock._resources import LoaderResources
 from penstock._state import Asked, SavedState, merge_states
 from penstock._telemetry import registration_body
 from penstock._transport import Transport
 
 _EPOCHS = 1 << 63
-
-
-class EpochSampler:
-    """Stands where torch's DataLoader has its sampler, for trainers that call `sampler.set_epoch`."""
-
-    def __init__(self, loader: "Loader") -> None:
-        self._loader = weakref.ref(loader)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Same as the loader's."""
-        if (loader := self._loader()) is not None:
-            loader.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        loader = self._loader()
-        return 0 if loader is None else len(loader.dataset)
 
 
 class Loader:
@@ -124,7 +112,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """An iteration over one epoch; nothing happens before its first `next`."""
-        return _Iteration(self)
+        return Iteration(self)
 
     @property
     def epoch(self) -> int:
@@ -165,8 +153,7 @@ class Loader:
         On several ranks this is the state of this rank alone, and it warns: use `gather_state`, or join the states of
         all ranks with `penstock.merge_states`.
         """
-        self._require_usable()
-        self._follow_ranks()
+        state = self._followed_state()
         ranks = self._ranks
         if ranks.world_size > 1:
             warnings.warn(
@@ -175,7 +162,7 @@ class Loader:
                 UserWarning,
                 stacklevel=2,
             )
-        return self._state()
+        return state
 
     def gather_state(self, group: Any = None) -> dict[str, str]:
         """The state of all ranks together, for any number of ranks; every rank has to call it after the same step.
@@ -184,10 +171,9 @@ class Loader:
             group: The torch process group of the loader's ranks, when that is not the whole world.
         """
         require_own_process(self._pid)
-        # A closed loader says so below, together with the other ranks, which would wait for it otherwise.
-        if self._finalizer.alive:
-            self._follow_ranks()
-        states = [self._state()] if self._ranks.world_size == 1 else gathered(self._state, self._ranks, group)
+        ranks = self._ranks_now()
+        # A rank that cannot says so together with the others, which would wait for it otherwise.
+        states = [self._followed_state()] if ranks.world_size == 1 else gathered(self._followed_state, ranks, group)
         return merge_states(states)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -263,28 +249,47 @@ class Loader:
         pipeline = self._resources.pipeline
         if ticket != self._ticket or pipeline is None:
             return None
+        ready = self._taken(pipeline)
+        if ready is None:
+            self._stand(self._epoch + 1)
+            return None
+        self._engine_in_use().ack(ready.seq)
+        if isinstance(ready, Lost):
+            # What cannot be read uses up its step: a loop that goes on after errors still comes to its end.
+            self._count_step()
+            raise ready.error
+        self._meter.count_batch(
+            samples=ready.sample_count, byte_count=ready.byte_count, decode_seconds=ready.decode_seconds
+        )
+        self._count_step()
+        return ready.batch
+
+    def _taken(self, pipeline: Pipeline) -> Assembled | Lost | None:
         self._meter.begin_wait()
         try:
-            assembled = pipeline.next()
-            if assembled is None:
-                self._stand(self._epoch + 1)
-                return None
-            batch = assembled.batch.pin_memory() if self._is_pinning else assembled.batch
+            ready = pipeline.next()
+            if isinstance(ready, Lost):
+                self._count_error(ready.error)
+            elif ready is not None and self._is_pinning:
+                return self._pinned(pipeline, ready)
         except Exception as error:
-            self._meter.count_error()
-            self._note_failure(error)
-            # What cannot be read uses up its step: a loop that goes on after errors still comes to its end.
-            if isinstance(error, StoreError):
-                self._count_step()
+            self._count_error(error)
             raise
         finally:
             self._meter.end_wait()
-        self._engine_in_use().ack(assembled.seq)
-        self._meter.count_batch(
-            samples=assembled.sample_count, byte_count=assembled.byte_count, decode_seconds=assembled.decode_seconds
-        )
-        self._count_step()
-        return batch
+        return ready
+
+    def _pinned(self, pipeline: Pipeline, ready: Assembled) -> Assembled:
+        try:
+            return dataclasses.replace(ready, batch=ready.batch.pin_memory())
+        except Exception:
+            # There may be room for it at the next call.
+            pipeline.give_back(ready)
+            raise
+
+    def _count_error(self, error: Exception) -> None:
+        self._meter.count_error()
+        self._note_failure(error)
 
     def _count_step(self) -> None:
         self._is_under_way = True
@@ -305,8 +310,12 @@ class Loader:
         self._is_under_way = False
         self._epoch, self._step, self._steps = standing.epoch, standing.step, standing.steps
 
-    def _state(self) -> dict[str, str]:
+    def _followed_state(self) -> dict[str, str]:
         self._require_usable()
+        self._follow_ranks()
+        return self._state()
+
+    def _state(self) -> dict[str, str]:
         return SavedState(self._resources.pin, self._engine_in_use().state()).to_dict()
 
     def _note_failure(self, error: BaseException) -> None:
@@ -321,12 +330,26 @@ class Loader:
         return engine
 
     def _follow_ranks(self) -> None:
+        """Go over to other ranks; a loaded state that does not fit them is refused at every call."""
+        ranks = self._ranks_now()
+        if ranks == self._ranks:
+            return
+        try:
+            self._stand_as(ranks)
+        except StateError:
+            self._stand_as(self._ranks)
+            raise
+        self._ranks = ranks
+
+    def _stand_as(self, ranks: Ranks) -> None:
+        self._resources.replace_engine(ranks)
+        self._stand(self._epoch, loaded=self._loaded)
+
+    def _ranks_now(self) -> Ranks:
         """A process group may have come up after the loader was made; a running iteration keeps its ranks."""
-        ranks = find_ranks(self._arguments.rank, self._arguments.world_size)
-        if ranks != self._ranks and not self._is_under_way:
-            self._ranks = ranks
-            self._resources.replace_engine(ranks)
-            self._stand(self._epoch, loaded=self._loaded)
+        if self._is_under_way:
+            return self._ranks
+        return find_ranks(self._arguments.rank, self._arguments.world_size)
 
     def _opened(self, asked: Asked, *, loaded: str | None = None) -> LoaderResources:
         """A subset with its engine, which takes the loaded state if there is one; else nothing stays open."""
@@ -367,29 +390,6 @@ class Loader:
                 output=self._arguments.output,
             )
             self._resources.start_telemetry(self._meter, body)
-
-
-class _Iteration(Iterator[Batch]):
-    """One pass over an epoch; ends for good when it is through or when a newer one has begun."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._ticket: int | None = None
-        self._is_over = False
-
-    def __next__(self) -> Batch:
-        if self._is_over:
-            raise StopIteration
-        if self._ticket is None:
-            self._ticket = self._loader._begin()
-        batch = self._loader._next(self._ticket)
-        if batch is None:
-            self._is_over = True
-            raise StopIteration
-        return batch
-
-    def __len__(self) -> int:
-        return len(self._loader)
 
 
 def _can_pin() -> bool:

@@ -155,7 +155,7 @@ class _LaneStats(TypedDict):
     answer: _Stage
 
 class _EngineStats(TypedDict):
-    """Counters since the engine was made, gauges of this moment, and a histogram for each stage."""
+    """Counters since the engine was made, gauges of this moment, and a histogram for each stage: see docs/stats.md."""
 
     samples: int
     bytes: int
@@ -167,12 +167,14 @@ class _EngineStats(TypedDict):
     skipped: int
     replaced: int
     discarded: int
+    parks: int
     stalls: int
     wait_seconds: float
     epoch: int
     step: int
     steps: int
     window_bytes: int
+    prefetch_bytes: int
     inflight_bytes: int
     inflight_samples: int
     arrived_samples: int
@@ -229,19 +231,25 @@ class Engine:
         window_bytes: int | None,
         prefetch_bytes: int,
         on_error: str = "raise",
-        max_displacement: int = 8,
+        max_displacement: int | None = None,
         max_failed_share: float = 0.01,
         store_wait_seconds: float = 60.0,
         prefetch_next_epoch: bool = True,
         form: str = "arena",
         split_digest: str = "",
         is_prefetch_fixed: bool = True,
+        idle_seconds: float = 60.0,
     ) -> Self: ...
     @property
     def sample_count(self) -> int: ...
     def steps(self) -> int: ...
     def start_epoch(self, epoch: int) -> None: ...
-    def next_batch(self) -> Batch | None: ...
+    def next_batch(self) -> Batch | None:
+        """The next batch, or None at the end of the epoch.
+
+        A StoreError stands in the place of a batch: acknowledge its `seq`, and the next call goes on behind it. Any
+        other error stays.
+        """
     def ack(self, seq: int) -> None: ...
     def state(self) -> str:
         """Where the acknowledged batches stand, as one line of text; batches not acknowledged come again."""

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 
 from penstock._assembly import Assembled, Assembler
 from penstock._engine import EngineFace
@@ -11,6 +12,14 @@ from penstock._errors import EngineClosed, StoreError
 # One batch is being taken while the other is being made; more would only hold memory.
 DEPTH = 2
 _CLOSE_SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An error in the place of a batch, and the number of that batch."""
+
+    error: StoreError
+    seq: int
 
 
 class Pipeline:
@@ -23,7 +32,7 @@ class Pipeline:
         self._engine = engine
         self._assembler = assembler
         self._changed = threading.Condition()
-        self._ready: deque[Assembled | StoreError | None] = deque()
+        self._ready: deque[Assembled | Lost | None] = deque()
         self._failure: BaseException | None = None
         # Epoch and state from which it is entered.
         self._wanted: tuple[int, str] | None = None
@@ -56,11 +65,10 @@ class Pipeline:
         self._wanted = None
         self._changed.notify_all()
 
-    def next(self) -> Assembled | None:
-        """The next batch, or None at the end of the epoch.
+    def next(self) -> Assembled | Lost | None:
+        """The next batch, or the error in its place, or None at the end of the epoch.
 
-        A StoreError stands for the batch that it concerns, and the next call goes on behind it; any other error stays
-        until the next start.
+        The call after a lost batch goes on behind it; an error that is raised stays until the next start.
         """
         with self._changed:
             while not self._ready:
@@ -73,9 +81,12 @@ class Pipeline:
                 return None
             ready = self._ready.popleft()
             self._changed.notify_all()
-        if isinstance(ready, StoreError):
-            raise ready
         return ready
+
+    def give_back(self, batch: Assembled) -> None:
+        """Hand out a batch again that did not reach the user; nothing may have been started or cancelled since."""
+        with self._changed:
+            self._ready.appendleft(batch)
 
     def signal_close(self) -> None:
         """Let the thread end; the engine must have been told before, so that it waits for nothing."""
@@ -129,12 +140,16 @@ class Pipeline:
             if made is None:
                 return
 
-    def _made(self) -> Assembled | StoreError | None:
+    def _made(self) -> Assembled | Lost | None:
+        native = None
         try:
             native = self._engine.next_batch()
             return None if native is None else self._assembler.assemble(native)
         except StoreError as error:
-            return error
+            seq = error.seq if native is None else native.seq
+            if seq is None:
+                raise
+            return Lost(error, seq)
 
     def _has_room(self, generation: int) -> bool:
         with self._changed:

@@ -1,4 +1,4 @@
-"""A run that is saved, killed and resumed with other ranks, again and again, over several epochs."""
+"""A run that is saved, killed and resumed with other ranks, again and again, over several epochs and a faulty store."""
 
 from collections import Counter
 from typing import Any
@@ -6,62 +6,108 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from property.native.engine_world import EngineWorld
+from property.native.engine_world import DATASET, EngineWorld, derived
 
-from penstock._native import Engine
+from harness.soak import repetitions
+from penstock._native import Batch, Engine
 
-WORLDS: dict[int, EngineWorld] = {}
+LAST_BATCHES = st.sampled_from(["drop", "partial", "pad"])
+# Ranks have more samples than are gone: an epoch of which a rank can read nothing at all is an error of its own.
+GONE = st.sets(st.integers(0, 19), max_size=3)
+FAULTS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 2**32),
+        "delay_ms": st.tuples(st.just(0.0), st.floats(0.0, 2.0)),
+        "unavailable_share": st.floats(0.0, 0.15),
+        "faulty_reads": st.integers(1, 2),
+    }
+)
 
 
 class ResumedRun(RuleBasedStateMachine):
     """Ranks that step together, as a trainer's do, and sometimes die with batches in their hands."""
 
-    @initialize(n=st.integers(1, 50), seed=st.integers(0, 99), last_batch=st.sampled_from(["partial", "pad"]))
-    def begin(self, n: int, seed: int, last_batch: str) -> None:
-        self.world = WORLDS.setdefault(n, EngineWorld(n))
-        self.fixed: dict[str, Any] = {"seed": seed, "last_batch": last_batch}
+    @initialize(n=st.integers(20, 60), seed=st.integers(0, 99), last_batch=LAST_BATCHES, gone=GONE, faults=FAULTS)
+    def begin(self, n: int, seed: int, last_batch: str, gone: set[int], faults: dict[str, Any]) -> None:
+        self.world = EngineWorld(n)
+        self.world.store().delete("samples", DATASET, [derived("object", index) for index in gone])
+        self.gone = gone
+        self.faults = faults
+        self.fixed: dict[str, Any] = {
+            "seed": seed, "last_batch": last_batch, "on_error": "skip", "max_failed_share": 1.0
+        }  # fmt: skip
         self.engines: list[Engine] = []
         self.epoch = 0
         self.seen: Counter[int] = Counter()
+        # Of every epoch: what the engines say could not be read.
+        self.reported: set[tuple[int, int]] = set()
         self.saved: tuple[str, int, Counter[int]] | None = None
         self.start(1, 3, False)
 
-    def start(self, world_size: int, batch_size: int, in_order: bool) -> None:
-        for engine in self.engines:
-            engine.close()
-        store = self.world.store(delay_ms=[0, 1.5], seed=batch_size)
-        ranks = range(world_size)
+    def open(self, world_size: int, batch_size: int, in_order: bool) -> None:
+        self.close()
+        self.batch_size = batch_size
+        store = self.world.store(**self.faults)
         self.engines = [
             self.world.engine(
                 store, rank=rank, world_size=world_size, batch_size=batch_size, in_order=in_order, **self.fixed
             )
-            for rank in ranks
+            for rank in range(world_size)
         ]
+
+    def close(self) -> None:
+        for engine in self.engines:
+            self.note_failures(engine)
+            engine.close()
+
+    def note_failures(self, engine: Engine) -> None:
+        index_of = {derived("sample", index): index for index in range(self.world.n)}
+        self.reported |= {(epoch, index_of[sample_id]) for epoch, sample_id, *_ in engine.failures()}
+        assert {index for _, index in self.reported} <= self.gone
+
+    def start(self, world_size: int, batch_size: int, in_order: bool) -> None:
+        self.open(world_size, batch_size, in_order)
         for engine in self.engines:
             if self.saved is not None:
                 engine.resume(self.saved[0])
             engine.start_epoch(self.epoch)
 
+    def take(self) -> list[Batch]:
+        """A batch of every rank; none when the epoch is over, which is on all of them at the same step."""
+        batches = [batch for engine in self.engines if (batch := engine.next_batch()) is not None]
+        assert len(batches) in (0, len(self.engines)), "all ranks end at the same step"
+        return batches
+
+    def keep(self, batches: list[Batch]) -> None:
+        for engine, batch in zip(self.engines, batches, strict=True):
+            assert batch.epoch == self.epoch
+            self.seen.update(row.position for row in self.world.rows(batch) if row.is_valid)
+            engine.ack(batch.seq)
+
     @rule(steps=st.integers(1, 4))
     def step(self, steps: int) -> None:
         for _ in range(steps):
-            batches = [engine.next_batch() for engine in self.engines]
-            if any(batch is None for batch in batches):
-                assert batches == [None] * len(batches), "all ranks end at the same step"
+            if not (batches := self.take()):
                 self.end_epoch()
                 return
-            for engine, batch in zip(self.engines, batches, strict=True):
-                assert batch is not None
-                assert batch.epoch == self.epoch
-                self.seen.update(row.position for row in self.world.rows(batch) if row.is_valid)
-                engine.ack(batch.seq)
+            self.keep(batches)
 
     def end_epoch(self) -> None:
-        assert sorted(self.seen.elements()) == list(range(self.world.n))
-        self.epoch += 1
-        self.seen = Counter()
+        self.check_epoch()
         for engine in self.engines:
             engine.start_epoch(self.epoch)
+
+    def check_epoch(self) -> None:
+        """Everything came or was reported, but what does not fill a batch on every rank where that is dropped."""
+        for engine in self.engines:
+            self.note_failures(engine)
+        reported = {index for epoch, index in self.reported if epoch == self.epoch}
+        assert not reported & set(self.seen)
+        missing = self.world.n - len(self.seen) - len(reported)
+        dropped = self.batch_size * len(self.engines) - 1 if self.fixed["last_batch"] == "drop" else 0
+        assert 0 <= missing <= dropped
+        self.epoch += 1
+        self.seen = Counter()
 
     @rule()
     def save(self) -> None:
@@ -69,7 +115,6 @@ class ResumedRun(RuleBasedStateMachine):
         epoch, done, _ = self.engines[0].resume(merged)  # only to read it: starting anew drops it again
         if epoch != self.epoch:
             assert (epoch, done) == (self.epoch + 1, 0)
-            assert len(self.seen) == self.world.n
             self.end_epoch()
         else:
             self.start_again_from(merged)
@@ -91,6 +136,24 @@ class ResumedRun(RuleBasedStateMachine):
             self.epoch, self.seen = self.saved[1], self.saved[2].copy()
         self.start(world_size, batch_size, in_order)
 
+    @rule(batch_size=st.integers(1, 8), in_order=st.booleans(), taken=st.integers(0, 4), kept=st.integers(0, 15))
+    def go_on_alone(self, batch_size: int, in_order: bool, taken: int, kept: int) -> None:
+        """Each rank goes on from a state of its own, after acknowledging some of the batches that it took."""
+        for step in range(taken):
+            if not (batches := self.take()):
+                break
+            if kept >> step & 1:
+                self.keep(batches)
+        states = [engine.state() for engine in self.engines]
+        standings = {engine.resume(state) for engine, state in zip(self.engines, states, strict=True)}
+        assert len(standings) == 1, "all ranks have as many steps left"
+        if standings.pop()[0] != self.epoch:
+            self.check_epoch()
+        self.open(len(self.engines), batch_size, in_order)
+        for engine, state in zip(self.engines, states, strict=True):
+            engine.resume(state)
+            engine.start_epoch(self.epoch)
+
     @invariant()
     def nothing_comes_twice(self) -> None:
         assert all(times == 1 for times in getattr(self, "seen", Counter()).values())
@@ -101,6 +164,9 @@ class ResumedRun(RuleBasedStateMachine):
 
 
 ResumedRun.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=repetitions(20, 1_000),
+    stateful_step_count=repetitions(20, 40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestResumedRun = ResumedRun.TestCase

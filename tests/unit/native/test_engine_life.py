@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from property.native.engine_world import EngineWorld, epoch_of
 
-from penstock._errors import EngineClosed
+from penstock._errors import CorePanicked, EngineClosed
+from penstock._native import Batch, Engine
 
 TESTS = Path(__file__).parents[2]
 
@@ -51,6 +52,41 @@ def test_close_ends_within_two_seconds_with_500_reads_in_flight(world: EngineWor
     engine.close()
     assert time.monotonic() - started < 6
     engine.close()
+
+
+def test_a_bug_in_the_core_is_an_ordinary_error(world: EngineWorld) -> None:
+    with world.engine(world.store(panic_share=1.0)) as engine:
+        engine.start_epoch(0)
+        for _ in range(2):
+            with pytest.raises(CorePanicked, match="the fault plan says so"):
+                engine.next_batch()
+        with pytest.raises(CorePanicked, match="the fault plan says so"):
+            engine.start_epoch(1)
+    with world.engine(world.store(has_broken_counters=True)) as engine:
+        with pytest.raises(CorePanicked, match="the fault plan says so"):
+            engine.stats()
+        assert len(epoch_of(engine, 0)) == 150
+
+
+def test_an_idle_engine_gives_its_memory_back(world: EngineWorld) -> None:
+    with world.engine(idle_seconds=0.2, batch_size=10) as engine:
+        engine.start_epoch(0)
+        seen = [row.position for _ in range(4) for row in world.rows(taken(engine))]
+        deadline = time.monotonic() + 20
+        while (stats := engine.stats())["parks"] == 0 or stats["held_bytes"] or stats["arena_idle_bytes"]:
+            assert time.monotonic() < deadline, stats
+            time.sleep(0.01)
+        assert stats["arena_lent_bytes"] == stats["ready_batches"] == stats["arrived_samples"] == 0
+        while (batch := engine.next_batch()) is not None:
+            assert batch.step == len(seen) // 10
+            seen += [row.position for row in world.rows(batch)]
+    assert sorted(seen) == list(range(600))
+
+
+def taken(engine: Engine) -> Batch:
+    batch = engine.next_batch()
+    assert batch is not None
+    return batch
 
 
 def test_use_after_close_says_so(world: EngineWorld) -> None:

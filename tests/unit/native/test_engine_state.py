@@ -1,9 +1,13 @@
 """Saving and going on, seen from Python."""
 
+import base64
+import json
+import time
+
 import pytest
 from property.native.engine_world import EngineWorld
 
-from penstock._native import Engine
+from penstock._native import Engine, Store, blake3
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +95,49 @@ def test_wrong_states_are_refused_with_the_reason(world: EngineWorld) -> None:
     assert Engine.merge_states([state], allow_skew=True).startswith("1.")
     with pytest.raises(ValueError, match="no state to merge"):
         Engine.merge_states([])
+
+
+def number(value: int) -> bytes:
+    """A varint."""
+    low = value & 0x7F
+    return bytes([low]) if value < 0x80 else bytes([low | 0x80]) + number(value >> 7)
+
+
+def merged_state(n: int, runs: int) -> str:
+    """As docs/formats.md describes it: every other one of the first places is done."""
+    header = json.dumps(
+        {"order": "penstock-feistel-1", "split": "", "n": n, "shuffle": True, "seed": 1, "epoch": 0, "steps": 9}
+        | {"share": None}
+    ).encode()
+    base = number(runs) + number(0) + number(1) + (number(1) + number(1)) * (runs - 1)
+    payload = number(len(header)) + header + number(0) + base
+    text = base64.urlsafe_b64encode(payload).decode().rstrip("=")
+    return f"1.{text}.{blake3(payload).hex()[:16]}"
+
+
+def test_a_large_state_is_taken_in_a_millisecond() -> None:
+    n, runs, holes = 120_000, 50_000, 4_000
+    ids = b"".join(index.to_bytes(16, "big") for index in range(n))
+    with (
+        Store.open(json.dumps({"kind": "memory", "name": "large-state"})) as store,
+        Engine(
+            store, dataset_id=bytes(16), fields=[], parts=[(ids, [])], batch_size=2, shuffle=True, seed=1, rank=0,
+            world_size=2, last_batch="pad", in_order=True, window_bytes=None, prefetch_bytes=1 << 26,
+        ) as engine,
+    ):  # fmt: skip
+        engine.resume(merged_state(n, runs))
+        engine.start_epoch(0)
+        for step in range(2 * holes + 1):
+            batch = engine.next_batch()
+            assert batch is not None
+            if step % 2:
+                engine.ack(batch.seq)
+        taken = []
+        for _ in range(30):
+            started = time.perf_counter()
+            state = engine.state()
+            taken.append(time.perf_counter() - started)
+        assert len(state) > runs
+        assert engine.resume(state)[:2] == (0, 9 + holes)
+    # One millisecond on a free machine.
+    assert min(taken) < 0.003, taken

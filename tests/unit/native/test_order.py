@@ -1,8 +1,13 @@
 """The order of an epoch, seen from Python."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from penstock._native import Order
+
+FORMATS = Path(__file__).parents[3] / "docs" / "formats.md"
 
 
 def test_order_gives_the_published_vectors() -> None:
@@ -13,6 +18,16 @@ def test_order_gives_the_published_vectors() -> None:
     assert [large.at(i) for i in range(5)] == [916_803, 883_708, 756_119, 948_162, 778_823]
     huge = Order(2**40, seed=2**64 - 1, epoch=0)
     assert [huge.at(i) for i in range(3)] == [299_092_248_637, 998_958_648_055, 110_728_314_169]
+
+
+def test_order_gives_the_vectors_of_the_document() -> None:
+    section = FORMATS.read_text().split("## 6. Order of an epoch, `penstock-feistel-1`")[1]
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, ]+) \| ([\d, ]+) \|$", section, re.MULTILINE)
+    assert [int(n) for n, *_ in rows] == [10, 65_536, 65_537, 1_000_000, 2**40]
+    for n, seed, epoch, forward, backward in rows:
+        order = Order(int(n), seed=int(seed), epoch=int(epoch))
+        assert [order.at(i) for i in range(5)] == [int(p) for p in forward.split(", ")]
+        assert [order.inverse(p) for p in range(5)] == [int(i) for i in backward.split(", ")]
 
 
 @pytest.mark.parametrize("n", [1, 2, 65_536, 65_537])

@@ -36,11 +36,13 @@ def test_all_ranks_get_one_state_that_any_world_goes_on_from(api: Any, tmp_path:
     for result in results:
         assert "the ranks stand at different steps ([5, 4])" in result["refusal"]
         assert "cannot be taken: rank 1: this loader is closed" in result["failure"]
+        assert "cannot be taken: rank 1: the state is of rank 0 in a world of 2 alone" in result["misfit"]
 
 
 def results_of_ranks(folder: Path, store: Path) -> list[dict[str, Any]]:
     # Process groups look for the machine's own address otherwise.
-    environment = os.environ | {"PYTHONPATH": str(TESTS), "GLOO_SOCKET_IFNAME": "lo"}
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": paths, "GLOO_SOCKET_IFNAME": "lo"}
     script = Path(__file__).with_name("gather_rank.py")
     processes = [
         subprocess.Popen(

@@ -8,15 +8,39 @@ import numpy as np
 import pytest
 from unit.sdk.loading import assert_paired, indices, loader_of, valid_indices
 
+import penstock
 from penstock import _errors as errors
 from penstock import _native
 
 LOST = (3, 40, 41, 100)
+# The batches of eight in which they are, in order.
+LOST_STEPS = (0, 5, 12)
+
+
+@pytest.fixture(params=["memory", "lmdb"])
+def training(request: pytest.FixtureRequest, training: Any, lmdb_training: Any) -> Any:
+    """A store that is read sample by sample, and one that fills batches itself."""
+    chosen = training if request.param == "memory" else lmdb_training
+    chosen._offer()
+    return chosen
+
+
+only_memory = pytest.mark.parametrize("training", ["memory"], indirect=True)
+
+
+def writable(training: Any) -> dict[str, Any]:
+    config = dict(training.store_config)
+    return config | {"is_read_only": False} if config["kind"] == "lmdb" else config
 
 
 def lose(training: Any, rows: Any) -> None:
-    with _native.Store.open(json.dumps(training.store_config)) as store:
+    with _native.Store.open(json.dumps(writable(training))) as store:
         store.delete("samples", training.dataset_id.bytes, [training.object_ids[row].bytes for row in rows])
+
+
+def restore(training: Any) -> None:
+    with _native.Store.open(json.dumps(writable(training))) as store:
+        training.write_to(store)
 
 
 def spoil(training: Any, rows: Any) -> Any:
@@ -26,7 +50,7 @@ def spoil(training: Any, rows: Any) -> Any:
         again.payloads[row]["image"] = b"no picture"
     again.parts = [again._part(range(60)), again._part(range(60, 101))]
     again._offer()
-    again.write()
+    restore(again)
     return again
 
 
@@ -36,6 +60,17 @@ def hurt(request: pytest.FixtureRequest, training: Any) -> Any:
         return spoil(training, LOST)
     lose(training, LOST)
     return training
+
+
+def taken(running: Any, steps: int) -> tuple[list[Any], list[int]]:
+    """The batches of some steps, and the steps at which an error came instead."""
+    batches, failed = [], []
+    for step in range(steps):
+        try:
+            batches.append(next(running))
+        except errors.StoreError:
+            failed.append(step)
+    return batches, failed
 
 
 def test_skip_makes_batches_shorter_and_keeps_the_steps(hurt: Any) -> None:
@@ -92,6 +127,76 @@ def test_raise_names_the_sample_and_reports_it(hurt: Any) -> None:
         assert str(hurt.sample_ids[3]) in {failure.sample_id for failure in loader.failures()}
 
 
+def test_raise_costs_the_batch_of_the_sample_and_no_other(hurt: Any) -> None:
+    with loader_of(hurt, in_order=True) as loader:
+        for epoch in range(2):
+            batches, failed = taken(iter(loader), len(loader))
+            assert tuple(failed) == LOST_STEPS
+            assert loader.epoch == epoch + 1
+            whole = [row for row in range(101) if row // 8 not in LOST_STEPS]
+            assert valid_indices(hurt, batches) == whole
+            for batch in batches:
+                assert_paired(hurt, batch)
+
+
+def test_raise_ends_the_loop_after_the_last_step(hurt: Any) -> None:
+    with loader_of(hurt) as loader:
+        running = iter(loader)
+        steps = len(loader)
+        batches, failed = taken(running, steps)
+        assert len(batches) + len(failed) == steps
+        assert list(running) == []
+        assert loader.epoch == 1
+
+
+def test_an_epoch_after_a_loss_that_was_mended_is_whole(training: Any) -> None:
+    lose(training, [3])
+    with loader_of(training, in_order=True) as loader:
+        batches, failed = taken(iter(loader), len(loader))
+        assert (len(batches), failed) == (12, [0])
+        restore(training)
+        # Not the next one, which may have been read ahead.
+        loader.set_epoch(5)
+        assert valid_indices(training, loader) == list(range(101))
+
+
+def test_states_after_a_caught_error_merge_and_go_on(hurt: Any) -> None:
+    states, seen, lengths = [], [], set()
+    for rank in range(2):
+        with loader_of(hurt, in_order=True, rank=rank, world_size=2, shuffle=False) as loader:
+            batches, failed = taken(iter(loader), 2)
+            assert failed == ([] if rank == 0 else [0])
+            seen += valid_indices(hurt, batches)
+            with pytest.warns(UserWarning, match="alone"):
+                states.append(loader.state_dict())
+        with loader_of(hurt, in_order=True, rank=rank, world_size=2, batch_size=3) as loader:
+            loader.load_state_dict(states[-1])
+            lengths.add((loader.stats()["step"], len(loader)))
+    assert lengths == {(2, 2 + 12)}
+    merged = penstock.merge_states(states)
+    with loader_of(hurt, on_error="skip", max_failed_share=0.5) as loader:
+        loader.load_state_dict(merged)
+        seen += valid_indices(hurt, loader)
+    # The second rank's first batch is done: it was 1, 3, 5, ... 15.
+    assert sorted(seen) == [row for row in range(101) if row not in LOST and row not in range(1, 16, 2)]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_bytes_beside_a_lost_sample_are_whole(training: Any, on_error: str) -> None:
+    lose(training, LOST)
+    with loader_of(training, decode=None, on_error=on_error, max_failed_share=0.5, in_order=True) as loader:
+        batches, failed = taken(iter(loader), len(loader))
+        reported = sorted(training.index_of[failure.sample_id] for failure in loader.failures() if failure.epoch == 0)
+    assert tuple(failed) == (LOST_STEPS if on_error == "raise" else ())
+    assert tuple(reported) == LOST
+    for batch in batches:
+        for row, image, mask in zip(indices(training, batch), batch["image"], batch["mask"], strict=True):
+            assert bytes(image) == training.payloads[row]["image"]
+            assert bytes(mask) == training.payloads[row]["mask"]
+    gone = [row for row in range(101) if row // 8 in LOST_STEPS] if on_error == "raise" else LOST
+    assert valid_indices(training, batches) == [row for row in range(101) if row not in gone]
+
+
 def test_too_many_failures_raise_a_group(training: Any) -> None:
     lose(training, range(20, 60))
     with loader_of(training, on_error="skip", in_order=True) as loader:
@@ -122,6 +227,7 @@ def test_replacing_needs_one_good_sample(training: Any) -> None:
         next(iter(loader))
 
 
+@only_memory
 def test_a_slow_sample_comes_within_its_displacement(training: Any) -> None:
     slow = training.store_config | {"faults": {"seed": 5, "delay_ms": [0, 1], "slow_share": 0.1, "slow_ms": 150}}
     training.api.answer(
@@ -134,6 +240,7 @@ def test_a_slow_sample_comes_within_its_displacement(training: Any) -> None:
     assert Counter(late)[0] < 101
 
 
+@only_memory
 @pytest.mark.parametrize(
     ("faults", "words"),
     [

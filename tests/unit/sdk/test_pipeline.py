@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from penstock._errors import EngineClosed, SampleMissing
-from penstock._pipeline import DEPTH, Pipeline
+from penstock._pipeline import DEPTH, Lost, Pipeline
 
 
 class FakeEngine:
@@ -107,9 +107,10 @@ def test_no_more_is_made_than_one_ahead(engine: FakeEngine, pipeline: Pipeline) 
 
 def test_a_store_error_stands_for_its_batch_and_others_stay(engine: FakeEngine, pipeline: Pipeline) -> None:
     pipeline.start(0, "s")
-    engine.give(SampleMissing("gone"), "next", RuntimeError("broken"))
-    with pytest.raises(SampleMissing):
-        pipeline.next()
+    gone = SampleMissing("gone")
+    gone.seq = 4
+    engine.give(gone, "next", RuntimeError("broken"))
+    assert pipeline.next() == Lost(gone, 4)
     assert cast(Any, pipeline.next()) == "next"
     for _ in range(2):
         with pytest.raises(RuntimeError, match="broken"):
@@ -117,6 +118,14 @@ def test_a_store_error_stands_for_its_batch_and_others_stay(engine: FakeEngine, 
     pipeline.start(1, "s")
     engine.give("again")
     assert cast(Any, pipeline.next()) == "again"
+
+
+def test_a_batch_given_back_comes_again(engine: FakeEngine, pipeline: Pipeline) -> None:
+    pipeline.start(0, "s")
+    engine.give("a", "b", None)
+    pipeline.give_back(cast(Any, pipeline.next()))
+    found: list[Any] = [pipeline.next() for _ in range(3)]
+    assert found == ["a", "b", None]
 
 
 def test_closing_wakes_who_waits(engine: FakeEngine, pipeline: Pipeline) -> None:

@@ -15,3 +15,6 @@ pub mod retry;
 pub mod state;
 pub mod stats;
 pub mod store;
+
+#[cfg(test)]
+mod soak;

@@ -237,6 +237,28 @@ mod tests {
     }
 
     #[test]
+    fn test_vectors_hold_on_both_sides_of_the_limit_and_backwards() {
+        let vectors = |n: u64| {
+            let order = Order::shuffled(n, 7, 3);
+            let forward: Vec<u64> = (0..5).map(|i| order.at(i)).collect();
+            let backward: Vec<u64> = (0..5).map(|p| order.inverse(p)).collect();
+            (forward, backward)
+        };
+        let exact = (
+            vec![25_472, 13_447, 56_097, 6_157, 30_527],
+            vec![5_292, 56_676, 3_604, 45_842, 54_021],
+        );
+        let computed = (
+            vec![42_579, 62_115, 21_771, 55_926, 8_666],
+            vec![35_990, 32_992, 20_317, 18_275, 53_632],
+        );
+        assert_eq!(
+            (vectors(EXACT_LIMIT), vectors(EXACT_LIMIT + 1)),
+            (exact, computed)
+        );
+    }
+
+    #[test]
     fn every_position_comes_once_at_lengths_around_the_limit() {
         for n in [1, 2, 3, 64, EXACT_LIMIT, EXACT_LIMIT + 1, 100_003] {
             let order = Order::shuffled(n, 5, 1);
@@ -309,6 +331,30 @@ mod tests {
             }
             assert_even(&pairs, "pairs of neighbours");
             assert_even(&steps, "distance of neighbours");
+        }
+    }
+
+    /// Sixteen times sixteen buckets for a pair of positions.
+    fn pair(n: u64, first: u64, second: u64) -> usize {
+        usize::try_from((first * 16 / n) * 16 + second * 16 / n).unwrap()
+    }
+
+    #[test]
+    fn neighbours_and_epochs_are_unrelated_over_many_seeds() {
+        for n in [EXACT_LIMIT, EXACT_LIMIT + 1] {
+            let mut neighbours = vec![0; 256];
+            let mut epochs = vec![0; 256];
+            for seed in 0..8 {
+                let orders: Vec<Order> = (0..5).map(|e| Order::shuffled(n, seed, e)).collect();
+                for (this, next) in orders.iter().zip(&orders[1..]) {
+                    for i in (0..n - 1).step_by(13) {
+                        neighbours[pair(n, this.at(i), this.at(i + 1))] += 1;
+                        epochs[pair(n, this.at(i), next.at(i))] += 1;
+                    }
+                }
+            }
+            assert_even(&neighbours, "pairs of neighbours over seeds and epochs");
+            assert_even(&epochs, "one place in two epochs");
         }
     }
 

@@ -89,23 +89,28 @@ pub struct Division {
 }
 
 impl Division {
-    /// Divides `length` places, of which this rank has done `done` of its own before (in a resume with
-    /// the same ranks: as many as every other one, because they were at the same step).
+    /// Divides `length` places, some of which this rank has done before: as many as every other one, because they were
+    /// at the same step; or, when the last batch is among them, all but as many as every other one.
     pub fn new(
         length: u64,
         rank: Rank,
-        done: u64,
+        done: &Done,
         batch_size: u64,
         last_batch: LastBatch,
     ) -> Result<Self, PlanError> {
         if batch_size == 0 {
             return Err(PlanError::BatchSize);
         }
-        let own = rank.share(length).saturating_sub(done);
-        let most = length.div_ceil(rank.world_size).saturating_sub(done);
+        let own = rank.share(length).saturating_sub(done.own.len());
+        // What is left on the ranks that have the fewest and the most.
+        let [least, most] = if done.is_end_done {
+            [own, own]
+        } else {
+            [length / rank.world_size, length.div_ceil(rank.world_size)]
+                .map(|share| share.saturating_sub(done.own.len()))
+        };
         let (steps, slots) = match last_batch {
             LastBatch::Drop => {
-                let least = (length / rank.world_size).saturating_sub(done);
                 let steps = least / batch_size;
                 (steps, steps * batch_size)
             }
@@ -232,7 +237,7 @@ pub struct Slot {
     pub index: u64,
     /// Place in the plan of all ranks, before the order is applied.
     pub place: u64,
-    /// Count over this rank's own places outside the base; a repeat has that of its first.
+    /// Count over this rank's own places outside the base; a repeat has that of the place that it repeats.
     pub own: u64,
     /// Position in the subset's member order.
     pub position: u64,
@@ -258,6 +263,9 @@ pub struct Done {
     pub base: Runs,
     /// This rank's own places outside the base, by their count: the rest stays dealt out as it was.
     pub own: Runs,
+    /// Whether the last batch of the earlier division is among `own`. It may have been shorter on this rank than on
+    /// others; what is left is then as long on all of them.
+    pub is_end_done: bool,
 }
 
 impl EpochPlan {
@@ -280,7 +288,7 @@ impl EpochPlan {
         if done.own.end() > rank.share(length) {
             return Err(outside(&done.own, rank.share(length)));
         }
-        let division = Division::new(length, rank, done.own.len(), batch_size, last_batch)?;
+        let division = Division::new(length, rank, &done, batch_size, last_batch)?;
         Ok(Self {
             order,
             done,
@@ -313,12 +321,11 @@ impl EpochPlan {
         }
         let is_padding = index >= self.division.own;
         let all_own = self.rank.share(self.length);
-        let own = if !is_padding {
-            self.done.own.nth_outside(index)
-        } else if self.division.own > 0 {
-            self.done.own.nth_outside(index % self.division.own)
+        let own = if is_padding {
+            // From the first of all on, whatever is done: the same repeats with and without a break.
+            (index - self.division.own) % all_own.max(1)
         } else {
-            index % all_own.max(1)
+            self.done.own.nth_outside(index)
         };
         // More ranks than samples: this one has none of its own to repeat.
         let of_rest = (self.rank.rank + own * self.rank.world_size) % self.length;
@@ -347,10 +354,12 @@ mod tests {
 
     fn plan(n: u64, base: Runs, rank: (u64, u64), batch: u64, last: LastBatch) -> EpochPlan {
         let rank = Rank::new(rank.0, rank.1).unwrap();
-        let own = Runs::default();
         EpochPlan::new(
             Order::shuffled(n, 3, 1),
-            Done { base, own },
+            Done {
+                base,
+                ..Done::default()
+            },
             rank,
             batch,
             last,
@@ -368,13 +377,14 @@ mod tests {
         );
         let rank = Rank::new(0, 1).unwrap();
         assert_eq!(
-            Division::new(10, rank, 0, 0, LastBatch::Drop),
+            Division::new(10, rank, &Done::default(), 0, LastBatch::Drop),
             Err(PlanError::BatchSize)
         );
         for (base, own) in [((5, 6), (0, 0)), ((0, 5), (3, 3))] {
             let done = Done {
                 base: Runs::from_ranges([base]),
                 own: Runs::from_ranges([own]),
+                is_end_done: false,
             };
             let plan = EpochPlan::new(Order::identity(10), done, rank, 2, LastBatch::Drop);
             assert!(matches!(plan, Err(PlanError::Base { .. })));
@@ -492,7 +502,7 @@ mod tests {
                 let own = plan.division().own;
                 let count = own.min(stopped * batch);
                 let first = (picks / 7) % (own - count + 1);
-                let done = Done { base: Runs::default(), own: Runs::from_ranges([(first, count)]) };
+                let done = Done { own: Runs::from_ranges([(first, count)]), ..Done::default() };
                 let rank = Rank::new(rank, world).unwrap();
                 let order = Order::shuffled(n, 3, 1);
                 let rest = EpochPlan::new(order, done, rank, batch, last).unwrap();
@@ -505,6 +515,31 @@ mod tests {
                 prop_assert_eq!(owns, (0..kept).collect::<Vec<_>>());
             }
             prop_assert_eq!(steps_left, Some(steps - stopped));
+        }
+
+        #[test]
+        fn ranks_that_go_on_after_the_same_steps_in_any_order_do_the_rest(
+            n in 1_u64..300, world in 1_u64..6, batch in 1_u64..12, again in 1_u64..12, is_padded: bool, picks: u64,
+        ) {
+            let last = if is_padded { LastBatch::Pad } else { LastBatch::Partial };
+            let mut divisions = Vec::new();
+            for rank in 0..world {
+                let fresh = plan(n, Runs::default(), (rank, world), batch, last);
+                let steps = fresh.division().steps;
+                let is_done = |step: u64| step < 64 && picks >> step & 1 == 1;
+                let slots = fresh.slots().filter(|slot| !slot.is_padding && is_done(slot.index / batch));
+                let done = Done {
+                    own: Runs::from_places(slots.map(|slot| slot.own).collect()),
+                    is_end_done: is_done(steps - 1),
+                    ..Done::default()
+                };
+                let left = fresh.division().own - done.own.len();
+                let rank = Rank::new(rank, world).unwrap();
+                let rest = EpochPlan::new(Order::identity(n), done, rank, again, last).unwrap();
+                prop_assert_eq!(rest.slots().filter(|slot| !slot.is_padding).count() as u64, left);
+                divisions.push(rest.division().steps);
+            }
+            prop_assert!(divisions.iter().all(|steps| *steps == divisions[0]), "{:?}", divisions);
         }
 
         #[test]

@@ -1,10 +1,12 @@
 //! What has been delivered, and how it is saved.
 
+mod base;
 mod codec;
 mod merge;
 
 use std::collections::BTreeMap;
 
+pub use base::Base;
 pub use codec::FORMAT;
 pub use merge::merge;
 
@@ -22,7 +24,7 @@ pub struct State {
     /// Batches of a rank that are acknowledged in this epoch.
     pub steps: u64,
     /// Places of the plan that were done when the run last started.
-    pub base: Runs,
+    pub base: Base,
     /// What one rank has done since then; none in a merged state, whose base is everything.
     pub share: Option<Share>,
 }
@@ -34,26 +36,32 @@ pub struct Share {
     pub world_size: u64,
     pub frontier: u64,
     pub holes: Vec<(u64, u64)>,
+    /// Whether its last batch is done, which alone may have fewer samples of its own than those of other ranks.
+    pub is_end_done: bool,
 }
 
 impl State {
     /// Where this state lets a rank go on. A merged state, or one of a world of one, fits any rank; another
     /// fits only the rank that saved it.
     pub fn entry(&self, rank: Rank) -> Result<Entry, StateError> {
-        let entry = |base: &Runs, delivered| Entry {
+        let merged = |base: &Base| Entry {
             epoch: self.epoch,
             base: base.clone(),
-            delivered,
             steps: self.steps,
+            ..Entry::default()
         };
         match &self.share {
-            None => Ok(entry(&self.base, Delivered::default())),
+            None => Ok(merged(&self.base)),
             Some(share) if share.world_size == 1 => {
-                let merged = merge(std::slice::from_ref(self), false)?;
-                Ok(entry(&merged.base, Delivered::default()))
+                let alone = merge(std::slice::from_ref(self), false)?;
+                Ok(merged(&alone.base))
             }
             Some(share) if (share.rank, share.world_size) == (rank.rank(), rank.world_size()) => {
-                Ok(entry(&self.base, share.delivered()))
+                Ok(Entry {
+                    delivered: share.delivered(),
+                    is_end_done: share.is_end_done,
+                    ..merged(&self.base)
+                })
             }
             Some(share) => Err(StateError::Alone {
                 rank: share.rank,
@@ -171,23 +179,30 @@ impl Delivered {
 /// Which batches have been handed out and which of them are acknowledged.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    epoch: u64,
-    base: Runs,
-    delivered: Delivered,
-    /// Batches acknowledged in this epoch, those before a resume included.
-    steps: u64,
+    /// What is acknowledged, from where the epoch was entered on.
+    entry: Entry,
     /// Batches that this start still has to deliver; none before the first start.
     steps_left: Option<u64>,
-    /// Slots of batches that are handed out and not acknowledged.
-    open: BTreeMap<u64, Vec<(u64, u64)>>,
+    /// The step of the epoch whose batch may be short.
+    last_step: Option<u64>,
+    /// Batches that are handed out and not acknowledged, by their number.
+    open: BTreeMap<u64, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    step: u64,
+    done: Vec<(u64, u64)>,
 }
 
 /// Where an epoch is entered: at its beginning, or in its middle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     pub epoch: u64,
-    pub base: Runs,
+    pub base: Base,
     pub delivered: Delivered,
+    /// As in a [`Share`].
+    pub is_end_done: bool,
     /// Batches acknowledged before.
     pub steps: u64,
 }
@@ -200,21 +215,20 @@ pub struct UnknownBatch {
 }
 
 impl Ledger {
-    /// Enters an epoch of which `steps_left` batches are still to be delivered.
-    pub fn start(&mut self, entry: Entry, steps_left: u64) {
+    /// Enters an epoch of which `steps_left` batches are still to be delivered; all of them full, or the last one short.
+    pub fn start(&mut self, entry: Entry, steps_left: u64, may_end_short: bool) {
+        let last_step = (entry.steps + steps_left).checked_sub(1);
         *self = Self {
-            epoch: entry.epoch,
-            base: entry.base,
-            delivered: entry.delivered,
-            steps: entry.steps,
+            last_step: last_step.filter(|_| may_end_short),
+            entry,
             steps_left: Some(steps_left),
             open: BTreeMap::new(),
         };
     }
 
-    /// A batch has been handed out.
-    pub fn hand_out(&mut self, seq: u64, done: Vec<(u64, u64)>) {
-        self.open.insert(seq, done);
+    /// The batch of a step of the epoch has been handed out.
+    pub fn hand_out(&mut self, seq: u64, step: u64, done: Vec<(u64, u64)>) {
+        self.open.insert(seq, Open { step, done });
     }
 
     /// A batch has reached its user. Of an earlier epoch, or a second time, it changes nothing; the answer
@@ -223,13 +237,14 @@ impl Ledger {
         if seq >= next_seq {
             return Err(UnknownBatch { seq });
         }
-        let Some(done) = self.open.remove(&seq) else {
+        let Some(open) = self.open.remove(&seq) else {
             return Ok(false);
         };
-        for (start, length) in done {
-            self.delivered.mark(start, length);
+        for (start, length) in open.done {
+            self.entry.delivered.mark(start, length);
         }
-        self.steps += 1;
+        self.entry.is_end_done |= Some(open.step) == self.last_step;
+        self.entry.steps += 1;
         self.steps_left = self.steps_left.map(|left| left.saturating_sub(1));
         Ok(true)
     }
@@ -238,16 +253,11 @@ impl Ledger {
     pub fn entry(&self) -> Entry {
         if self.steps_left == Some(0) {
             return Entry {
-                epoch: self.epoch + 1,
+                epoch: self.entry.epoch + 1,
                 ..Entry::default()
             };
         }
-        Entry {
-            epoch: self.epoch,
-            base: self.base.clone(),
-            delivered: self.delivered.clone(),
-            steps: self.steps,
-        }
+        self.entry.clone()
     }
 }
 
@@ -287,18 +297,18 @@ mod tests {
             epoch: 4,
             ..Entry::default()
         };
-        ledger.start(entry, 3);
-        ledger.hand_out(7, vec![(0, 2)]);
-        ledger.hand_out(8, vec![(2, 2)]);
+        ledger.start(entry, 3, true);
+        ledger.hand_out(7, 0, vec![(0, 2)]);
+        ledger.hand_out(8, 1, vec![(2, 2)]);
         assert_eq!(ledger.acknowledge(8, 9), Ok(true));
-        assert_eq!(ledger.delivered.done(), [(2, 2)]);
+        assert_eq!(ledger.entry.delivered.done(), [(2, 2)]);
         assert_eq!(ledger.acknowledge(8, 9), Ok(false));
         assert_eq!(ledger.acknowledge(3, 9), Ok(false), "of an earlier epoch");
         assert_eq!(ledger.acknowledge(9, 9), Err(UnknownBatch { seq: 9 }));
         assert_eq!(ledger.acknowledge(7, 9), Ok(true));
-        assert_eq!(ledger.delivered.done(), [(0, 4)]);
+        assert_eq!(ledger.entry.delivered.done(), [(0, 4)]);
         assert_eq!((ledger.entry().epoch, ledger.entry().steps), (4, 2));
-        ledger.hand_out(9, vec![(4, 1)]);
+        ledger.hand_out(9, 2, vec![(4, 1)]);
         assert_eq!(ledger.acknowledge(9, 10), Ok(true));
         let next = Entry {
             epoch: 5,

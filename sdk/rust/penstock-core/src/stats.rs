@@ -30,12 +30,19 @@ impl Default for Histogram {
 
 impl Histogram {
     pub fn record(&self, duration: Duration) {
-        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(microseconds)].fetch_add(1, Ordering::Relaxed);
-        self.sum_microseconds
-            .fetch_add(microseconds, Ordering::Relaxed);
-        self.max_microseconds
-            .fetch_max(microseconds, Ordering::Relaxed);
+        self.record_shares(duration, 1);
+    }
+
+    /// Records `count` durations that were measured together: each is an equal share, and their sum is exact.
+    pub fn record_shares(&self, together: Duration, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let together = u64::try_from(together.as_micros()).unwrap_or(u64::MAX);
+        let share = together / count;
+        self.buckets[bucket_of(share)].fetch_add(count, Ordering::Relaxed);
+        self.sum_microseconds.fetch_add(together, Ordering::Relaxed);
+        self.max_microseconds.fetch_max(share, Ordering::Relaxed);
     }
 
     pub fn snapshot(&self) -> HistogramSnapshot {
@@ -175,6 +182,8 @@ numbers! {
         replaced,
         /// Answers that came for an epoch nobody waits for any more.
         discarded,
+        /// Times that what was read ahead was given up because the consumer asked for nothing.
+        parks,
         /// Calls of the consumer that found no batch ready.
         stalls,
         /// Time the consumer spent waiting.
@@ -191,6 +200,8 @@ numbers! {
         steps,
         /// What the window allows in flight.
         window_bytes,
+        /// What `held_bytes` may reach; less than was asked for where a store on this machine needs no more.
+        prefetch_bytes,
         inflight_bytes,
         inflight_samples,
         /// Samples that have arrived and are in no batch yet.
@@ -215,7 +226,8 @@ impl Gauges {
 /// The parts of a sample's way that are timed.
 #[derive(Debug, Default)]
 pub struct Stages {
-    /// From the request to the answer, per sample.
+    /// From the request to the answer, per sample. Samples that a store on this machine puts into a batch are timed
+    /// together and count with equal shares, here and in `verify`.
     pub request: Histogram,
     /// The consumer's wait, per batch.
     pub wait: Histogram,
@@ -228,7 +240,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    pub fn named(&self) -> [(&'static str, &Histogram); 5] {
+    pub fn snapshot(&self) -> StageSnapshots {
         [
             ("request", &self.request),
             ("wait", &self.wait),
@@ -236,8 +248,12 @@ impl Stages {
             ("copy", &self.copy),
             ("deliver", &self.deliver),
         ]
+        .map(|(name, histogram)| (name, histogram.snapshot()))
     }
 }
+
+/// Name and histogram of each stage.
+pub type StageSnapshots = [(&'static str, HistogramSnapshot); 5];
 
 /// Everything that is measured, shared between the driver, the copying threads and the consumer.
 #[derive(Debug, Default)]
@@ -277,6 +293,22 @@ mod tests {
         assert!((50_000..=62_500).contains(&median), "{median}");
         assert_eq!(snapshot.quantile_microseconds(1.0), 100_000);
         assert_eq!(snapshot.filled().map(|(_, times)| times).sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn durations_measured_together_count_one_by_one() {
+        let histogram = Histogram::default();
+        histogram.record_shares(Duration::from_micros(6403), 64);
+        histogram.record_shares(Duration::from_micros(5), 0);
+        let snapshot = histogram.snapshot();
+        assert_eq!((snapshot.count(), snapshot.sum_microseconds), (64, 6403));
+        assert_eq!(
+            (
+                snapshot.max_microseconds,
+                snapshot.quantile_microseconds(0.5)
+            ),
+            (100, 100)
+        );
     }
 
     #[test]

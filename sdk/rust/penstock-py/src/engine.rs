@@ -7,11 +7,9 @@ use penstock_core::engine::{
     BatchForm, Engine, EngineConfig, EngineError, NextError, OnError, SampleError,
 };
 use penstock_core::errors::StoreError;
-use penstock_core::lanes::LaneStats;
 use penstock_core::members::{FieldColumns, Members, Part};
 use penstock_core::plan::{LastBatch, Rank};
 use penstock_core::state::{State, merge};
-use penstock_core::stats::HistogramSnapshot;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -22,6 +20,7 @@ use crate::arena::column;
 use crate::batch::PyBatch;
 use crate::buffers::id_of;
 use crate::errors;
+use crate::stats;
 use crate::store::PyStore;
 use crate::waiting::patience;
 
@@ -46,9 +45,9 @@ impl PyEngine {
     #[new]
     #[pyo3(signature = (
         store, *, dataset_id, fields, parts, batch_size, shuffle, seed, rank, world_size, last_batch, in_order,
-        window_bytes, prefetch_bytes, on_error = "raise", max_displacement = 8, max_failed_share = 0.01,
+        window_bytes, prefetch_bytes, on_error = "raise", max_displacement = None, max_failed_share = 0.01,
         store_wait_seconds = 60.0, prefetch_next_epoch = true, form = "arena", split_digest = "",
-        is_prefetch_fixed = true,
+        is_prefetch_fixed = true, idle_seconds = 60.0,
     ))]
     #[allow(
         clippy::too_many_arguments,
@@ -71,13 +70,14 @@ impl PyEngine {
         window_bytes: Option<Bound<'_, PyAny>>,
         prefetch_bytes: Bound<'_, PyAny>,
         on_error: &str,
-        max_displacement: i64,
+        max_displacement: Option<Bound<'_, PyAny>>,
         max_failed_share: f64,
         store_wait_seconds: f64,
         prefetch_next_epoch: bool,
         form: &str,
         split_digest: &str,
         is_prefetch_fixed: bool,
+        idle_seconds: f64,
     ) -> PyResult<Self> {
         let rank = Rank::new(whole("rank", &rank)?, whole("world_size", &world_size)?)
             .map_err(|error| failure(&error.into()))?;
@@ -107,25 +107,17 @@ impl PyEngine {
             OnError::parse,
             "raise, skip or replace",
         )?;
-        config.max_displacement = u64::try_from(max_displacement).map_err(|_| {
-            PyValueError::new_err(format!(
-                "max_displacement is {max_displacement}: it counts batches, at least 1"
-            ))
-        })?;
+        if let Some(batches) = max_displacement {
+            config.max_displacement = whole("max_displacement", &batches)?;
+        }
         config.max_failed_share = max_failed_share;
-        config.store_wait = Duration::try_from_secs_f64(store_wait_seconds).map_err(|error| {
-            PyValueError::new_err(format!(
-                "store_wait_seconds is {store_wait_seconds}: {error}"
-            ))
-        })?;
+        config.store_wait = seconds("store_wait_seconds", store_wait_seconds)?;
+        config.idle = seconds("idle_seconds", idle_seconds)?;
         config.is_next_epoch_prefetched = prefetch_next_epoch;
         config.form = choice("form", form, BatchForm::parse, "arena or list")?;
         config.split_digest = Arc::from(split_digest);
         let store = store.shared()?;
-        let engine = py
-            .detach(|| errors::guard(|| Ok(Engine::new(store, config))))?
-            .map_err(|error| failure(&error))?;
-        let engine = Arc::new(engine);
+        let engine = Arc::new(guarded(py, || Engine::new(store, config))?);
         close_at_exit(py, &engine)?;
         Ok(Self { engine })
     }
@@ -144,11 +136,11 @@ impl PyEngine {
     /// Goes to the beginning of an epoch; what is under way of another one is dropped.
     fn start_epoch(&self, py: Python<'_>, epoch: &Bound<'_, PyAny>) -> PyResult<()> {
         let epoch = whole("epoch", epoch)?;
-        py.detach(|| errors::guard(|| Ok(self.engine.start_epoch(epoch))))?
-            .map_err(|error| failure(&error))
+        guarded(py, || self.engine.start_epoch(epoch))
     }
 
-    /// The next batch, or `None` when all steps of the epoch have been handed out.
+    /// The next batch, or `None` when all steps of the epoch have been handed out. A `StoreError` stands in the place of
+    /// a batch: acknowledge its `seq`, and the next call goes on behind it. Any other error stays.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         #[allow(clippy::redundant_closure_for_method_calls)]
         // the method alone has a fixed lifetime
@@ -162,29 +154,26 @@ impl PyEngine {
     }
 
     /// Says that the batch with this number has reached its user.
-    fn ack(&self, seq: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn ack(&self, py: Python<'_>, seq: &Bound<'_, PyAny>) -> PyResult<()> {
         let seq = whole("seq", seq)?;
-        self.engine.ack(seq).map_err(|error| failure(&error))
+        guarded(py, || self.engine.ack(seq))
     }
 
     /// Where the acknowledged batches stand, as one line of text; batches not acknowledged come again.
-    fn state(&self) -> PyResult<String> {
-        let state = self.engine.state().map_err(|error| failure(&error))?;
-        Ok(state.encode())
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        guarded(py, || Ok(self.engine.state()?.encode()))
     }
 
     /// The state before the first sample of an epoch.
     fn start_of(&self, epoch: &Bound<'_, PyAny>) -> PyResult<String> {
-        Ok(self.engine.start_of(whole("epoch", epoch)?).encode())
+        let number = whole("epoch", epoch)?;
+        guarded(epoch.py(), || Ok(self.engine.start_of(number).encode()))
     }
 
     /// Lets the next `start_epoch` of the state's epoch go on where the state stands. Returns the epoch, its steps
     /// done and its steps left.
-    fn resume(&self, state: &str) -> PyResult<(u64, u64, u64)> {
-        let resumed = State::decode(state)
-            .map_err(EngineError::from)
-            .and_then(|state| self.engine.resume(&state))
-            .map_err(|error| failure(&error))?;
+    fn resume(&self, py: Python<'_>, state: &str) -> PyResult<(u64, u64, u64)> {
+        let resumed = guarded(py, || self.engine.resume(&State::decode(state)?))?;
         Ok((resumed.epoch, resumed.steps_done, resumed.steps_left))
     }
 
@@ -193,49 +182,23 @@ impl PyEngine {
     #[staticmethod]
     #[pyo3(signature = (states, *, allow_skew = false))]
     #[allow(clippy::needless_pass_by_value)] // the form that the class macro calls
-    fn merge_states(states: Vec<String>, allow_skew: bool) -> PyResult<String> {
-        let decoded = states.iter().map(|text| State::decode(text));
-        let merged = decoded
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(|states| merge(&states, allow_skew));
-        merged
-            .map(|state| state.encode())
-            .map_err(|error| failure(&error.into()))
+    fn merge_states(py: Python<'_>, states: Vec<String>, allow_skew: bool) -> PyResult<String> {
+        guarded(py, || {
+            let decoded = states.iter().map(|text| State::decode(text));
+            let decoded = decoded.collect::<Result<Vec<_>, _>>()?;
+            Ok(merge(&decoded, allow_skew)?.encode())
+        })
     }
 
-    /// Counters since the engine was made, how things stand now, and a histogram for each stage.
+    /// Counters since the engine was made, how things stand now, and a histogram for each stage: see docs/stats.md.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.engine.stats().map_err(|error| failure(&error))?;
-        let dict = PyDict::new(py);
-        for (name, value) in stats.counters.snapshot().named() {
-            match name.strip_suffix("_microseconds") {
-                Some(stem) => dict.set_item(format!("{stem}_seconds"), scaled(value, 1e-6))?,
-                None => dict.set_item(name, value)?,
-            }
-        }
-        for (name, value) in stats.gauges.snapshot().named() {
-            dict.set_item(name, value)?;
-        }
-        let store = self.engine.store_counters();
-        dict.set_item("escalations", store.escalations)?;
-        dict.set_item("hedges", store.hedges)?;
-        dict.set_item("hedge_wins", store.hedge_wins)?;
-        dict.set_item("silences", store.silences)?;
-        let lanes = self.engine.lanes();
-        dict.set_item("lanes", lanes.len())?;
-        dict.set_item("lane_stats", lane_list(py, &lanes)?)?;
-        let pool = self.engine.pool_stats();
-        dict.set_item("arena_idle_bytes", pool.idle_bytes)?;
-        dict.set_item("arena_lent_bytes", pool.lent_bytes)?;
-        for (name, histogram) in stats.stages.named() {
-            dict.set_item(name, stage(py, &histogram.snapshot())?)?;
-        }
-        Ok(dict)
+        let snapshot = guarded(py, || self.engine.snapshot())?;
+        stats::dict(py, &snapshot)
     }
 
     /// The samples that could not be read, the last thousand: epoch, sample id, fields, node, attempts, reason.
     fn failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let failures = self.engine.failures().map_err(|error| failure(&error))?;
+        let failures = guarded(py, || self.engine.failures())?;
         let rows = failures.iter().map(|failed| {
             let SampleError {
                 sample_id,
@@ -257,10 +220,13 @@ impl PyEngine {
 
     /// The bytes that may be held ahead from now on, with those on their way. Returns what is in force: a store on
     /// this machine needs less, and no sample may be larger.
-    fn set_prefetch_bytes(&self, prefetch_bytes: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn set_prefetch_bytes(
+        &self,
+        py: Python<'_>,
+        prefetch_bytes: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
         let prefetch_bytes = whole("prefetch_bytes", prefetch_bytes)?;
-        let set = self.engine.set_prefetch_bytes(prefetch_bytes);
-        set.map_err(|error| failure(&error))
+        guarded(py, || self.engine.set_prefetch_bytes(prefetch_bytes))
     }
 
     /// Ends all work; batches that were handed out stay whole. Waits until that is done, for 1.5 seconds at the most
@@ -268,11 +234,13 @@ impl PyEngine {
     #[pyo3(signature = (patience_seconds = None))]
     fn close(&self, py: Python<'_>, patience_seconds: Option<f64>) -> PyResult<()> {
         let patience = patience_seconds.map(patience).transpose()?;
-        py.detach(|| match patience {
-            None => self.engine.close(),
-            Some(patience) => self.engine.close_within(patience),
-        });
-        Ok(())
+        guarded(py, || {
+            match patience {
+                None => self.engine.close(),
+                Some(patience) => self.engine.close_within(patience),
+            }
+            Ok(())
+        })
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -301,7 +269,8 @@ impl PyEngine {
 impl Drop for PyEngine {
     fn drop(&mut self) {
         if self.engine.is_own() {
-            Python::attach(|py| py.detach(|| self.engine.close()));
+            // There is nobody to tell when it fails.
+            let _ = Python::attach(|py| self.close(py));
         } else {
             // A forked child has no thread that could answer, and locks may be held for ever: leave all as it is.
             std::mem::forget(Arc::clone(&self.engine));
@@ -386,62 +355,38 @@ fn choice<T>(
     parse(value).ok_or_else(|| PyValueError::new_err(format!("{name} is {choices}, not {value:?}")))
 }
 
-#[allow(clippy::cast_precision_loss)] // counts of microseconds stay far below 2**53
-fn scaled(value: u64, factor: f64) -> f64 {
-    value as f64 * factor
+fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|error| PyValueError::new_err(format!("{name} is {value}: {error}")))
 }
 
-fn stage<'py>(py: Python<'py>, snapshot: &HistogramSnapshot) -> PyResult<Bound<'py, PyDict>> {
-    let milliseconds = |microseconds| scaled(microseconds, 1e-3);
-    let dict = PyDict::new(py);
-    dict.set_item("count", snapshot.count())?;
-    dict.set_item("sum_ms", milliseconds(snapshot.sum_microseconds))?;
-    dict.set_item("max_ms", milliseconds(snapshot.max_microseconds))?;
-    for (name, share) in [("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99)] {
-        dict.set_item(name, milliseconds(snapshot.quantile_microseconds(share)))?;
-    }
-    let buckets: Vec<(f64, u64)> = snapshot
-        .filled()
-        .map(|(end, count)| (milliseconds(end), count))
-        .collect();
-    dict.set_item("buckets", buckets)?;
-    Ok(dict)
-}
-
-fn lane_list<'py>(py: Python<'py>, lanes: &[LaneStats]) -> PyResult<Bound<'py, PyList>> {
-    let list = PyList::empty(py);
-    for lane in lanes {
-        let dict = PyDict::new(py);
-        let reading = &lane.reading;
-        dict.set_item("node", lane.node.to_string())?;
-        dict.set_item("state", lane.state)?;
-        dict.set_item("delay_ms", reading.delay.as_secs_f64() * 1e3)?;
-        dict.set_item("rate", reading.rate)?;
-        dict.set_item("outstanding_bytes", reading.outstanding_bytes)?;
-        dict.set_item("outstanding", reading.outstanding)?;
-        dict.set_item("answers", reading.answers)?;
-        dict.set_item("bytes", reading.bytes)?;
-        dict.set_item("failures", reading.failures)?;
-        dict.set_item("hedged", lane.hedged)?;
-        let patience = lane.patience.map(|wait| wait.as_secs_f64() * 1e3);
-        dict.set_item("patience_ms", patience)?;
-        dict.set_item("shard", lane.shard.map(|shard| shard.index))?;
-        dict.set_item("answer", stage(py, &lane.answer_times)?)?;
-        list.append(dict)?;
-    }
-    Ok(list)
+/// Runs a call of the core without the GIL; its errors, and bugs in it, become Python exceptions.
+fn guarded<T: Send>(
+    py: Python<'_>,
+    call: impl FnOnce() -> Result<T, EngineError> + Send,
+) -> PyResult<T> {
+    py.detach(|| errors::guard(|| Ok(call())))?
+        .map_err(|error| failure(&error))
 }
 
 fn failure(error: &EngineError) -> PyErr {
     let message = error.to_string();
     match error {
         EngineError::Process(reason) => errors::process(reason),
-        EngineError::Sample(sample) => unreadable(sample, message),
+        EngineError::Sample { seq, sample } => in_place_of(*seq, unreadable(sample, message)),
         EngineError::TooManyFailures { last, .. } => too_many(last, message),
         EngineError::Closed => errors::named("EngineClosed", message),
         EngineError::Panicked { .. } => errors::named("CorePanicked", message),
         _ => PyValueError::new_err(message),
     }
+}
+
+/// Tells which batch the error stands for, so that it can be acknowledged.
+fn in_place_of(seq: u64, error: PyErr) -> PyErr {
+    Python::attach(|py| match error.value(py).setattr("seq", seq) {
+        Ok(()) => error,
+        Err(other) => other,
+    })
 }
 
 fn unreadable(sample: &SampleError, message: String) -> PyErr {

@@ -11,6 +11,7 @@ mod engine;
 mod errors;
 mod order;
 mod sample;
+mod stats;
 mod store;
 mod waiting;
 

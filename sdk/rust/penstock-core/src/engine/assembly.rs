@@ -174,9 +174,13 @@ impl Assembly {
             }
         }
         let mut near = Vec::new();
+        let mut near_samples = 0;
         for (row, targets) in rows.iter().zip(targets) {
             match row.payload {
-                Payload::Near(request) => near.extend(request.near_reads(targets)),
+                Payload::Near(request) => {
+                    near.extend(request.near_reads(targets));
+                    near_samples += 1;
+                }
                 Payload::Here(fields) => {
                     for (data, target) in fields.iter().zip(targets) {
                         data.copy_to(target);
@@ -184,7 +188,7 @@ impl Assembly {
                 }
             }
         }
-        let is_whole = near.is_empty() || self.reader.fill(&mut near);
+        let is_whole = near.is_empty() || self.reader.fill(&mut near, near_samples);
         is_whole.then_some(filled)
     }
 
@@ -225,7 +229,7 @@ fn range(pair: &[u64]) -> std::ops::Range<usize> {
 }
 
 /// The slots that a batch uses up as ranges; repeats that only pad use up none.
-fn done_ranges(outcomes: &[Outcome]) -> Vec<(u64, u64)> {
+pub(super) fn done_ranges(outcomes: &[Outcome]) -> Vec<(u64, u64)> {
     let mut slots: Vec<u64> = outcomes
         .iter()
         .filter(|outcome| !outcome.slot.is_padding)

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::SampleError;
 use crate::arena::Block;
 
 /// One field of a batch.
@@ -71,5 +72,36 @@ impl Batch {
     pub fn size_bytes(&self) -> u64 {
         let contents = self.fields.iter().map(|field| &field.content);
         contents.map(Content::size_bytes).sum()
+    }
+}
+
+/// An error that stands in the place of a batch.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub error: SampleError,
+    /// As [`Batch::done`]: what the batch would have had.
+    pub done: Vec<(u64, u64)>,
+}
+
+/// What is laid down for one step.
+#[derive(Debug)]
+pub(super) enum Laid {
+    Batch(Box<Batch>),
+    Lost(Lost),
+}
+
+impl Laid {
+    pub fn done(&self) -> &[(u64, u64)] {
+        match self {
+            Self::Batch(batch) => &batch.done,
+            Self::Lost(lost) => &lost.done,
+        }
+    }
+
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Batch(batch) => batch.held_bytes,
+            Self::Lost(_) => 0,
+        }
     }
 }

@@ -12,6 +12,9 @@ use crate::plan::{Division, Done, EpochPlan, LastBatch, PlanError, Rank};
 /// Up to this many samples may fail in an epoch before their share is looked at.
 pub const FREE_FAILURES: u64 = 8;
 
+/// More batches than any epoch has; steps are added to it.
+const MOST_DISPLACEMENT: u64 = (1 << 63) - 1;
+
 /// Members looked at to expect the size of a batch before the first one.
 const EXPECTATION_SAMPLES: u64 = 64;
 
@@ -23,7 +26,7 @@ const NEAR_BATCHES: u64 = 6;
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
-    /// The batch is replaced by the error.
+    /// The batch is replaced by the error: its other samples are done too, and the next call gives the next batch.
     Raise,
     /// The batch is shorter by it.
     Skip,
@@ -88,6 +91,9 @@ pub struct EngineConfig {
     pub store_wait: Duration,
     /// Whether the epoch after this one is read while this one ends.
     pub is_next_epoch_prefetched: bool,
+    /// What was read ahead is given up when the consumer has asked for nothing for so long; it is read again when it
+    /// comes back.
+    pub idle: Duration,
     /// Digest of the split that the members come from; states of another are refused.
     pub split_digest: Arc<str>,
 }
@@ -113,12 +119,19 @@ impl EngineConfig {
             max_failed_share: 0.01,
             store_wait: Duration::from_secs(60),
             is_next_epoch_prefetched: true,
+            idle: Duration::from_secs(60),
             split_digest: Arc::from(""),
         }
     }
 
     pub(super) fn check(&self) -> Result<(), EngineError> {
-        Division::new(1, self.rank, 0, self.batch_size, self.last_batch)?;
+        Division::new(
+            1,
+            self.rank,
+            &Done::default(),
+            self.batch_size,
+            self.last_batch,
+        )?;
         let invalid = |reason: String| Err(EngineError::Config { reason });
         if self.window_bytes == Some(0) {
             return invalid("window_bytes is 0: nothing could ever be requested".to_owned());
@@ -131,11 +144,20 @@ impl EngineConfig {
                 "max_displacement is 0: use at least 1, or in_order for the exact order".to_owned(),
             );
         }
+        if self.max_displacement > MOST_DISPLACEMENT {
+            return invalid(format!(
+                "max_displacement is {}: it counts batches, at most 2**63 - 1",
+                self.max_displacement
+            ));
+        }
         if !(0.0..=1.0).contains(&self.max_failed_share) {
             return invalid(format!(
                 "max_failed_share is {}: it is a share between 0 and 1",
                 self.max_failed_share
             ));
+        }
+        if self.idle.is_zero() {
+            return invalid("idle is 0: nothing could ever be kept for the consumer".to_owned());
         }
         let (position, size_bytes) = self.members.largest();
         if size_bytes > self.prefetch_bytes {

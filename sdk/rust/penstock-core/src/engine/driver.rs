@@ -4,6 +4,9 @@
 //! A read is never dropped while the engine lives: what nobody waits for any more is received and
 //! discarded, because requests given up in bulk cost a connection.
 
+mod idle;
+mod verdict;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +17,11 @@ use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinError;
 
-use super::assembly::{Assembled, Assembly, Donor};
-use super::config::{EngineConfig, FREE_FAILURES, OnError};
+use verdict::Verdict;
+
+use super::assembly::{Assembled, Assembly, Donor, done_ranges};
+use super::batch::{Laid, Lost};
+use super::config::{EngineConfig, OnError};
 use super::exchange::Exchange;
 use super::failures::Failures;
 use super::reads::{Outcome, Payload, ReadDone, Reader, Requests};
@@ -33,10 +39,9 @@ const MAX_READS: usize = 4096;
 /// Batches copied at the same time: copying is bound by memory, not by the number of threads.
 const MAX_COPIES: usize = 2;
 const TICK: Duration = Duration::from_secs(1);
+const SHORTEST_TICK: Duration = Duration::from_millis(1);
 /// Blocks that nobody has used for so long are given back to the system.
 const BLOCK_IDLE: Duration = Duration::from_secs(10);
-/// An epoch read ahead is given up when nobody starts it for so long.
-const AHEAD_IDLE: Duration = Duration::from_secs(60);
 /// After the end, answers under way are still received for so long.
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -55,6 +60,10 @@ pub(super) enum Command {
     /// What may be held from now on.
     Budget {
         prefetch_bytes: u64,
+    },
+    /// What was given up because nobody asked is wanted again.
+    Resume {
+        ticket: u64,
     },
     Close,
 }
@@ -88,7 +97,8 @@ pub(super) struct Work {
     /// The most that a batch has needed in the arena; at first what is to be expected.
     largest_batch_bytes: u64,
     donor: Option<Donor>,
-    last_command: Option<Instant>,
+    /// How often all was given up because nobody asked.
+    parks: u32,
 }
 
 impl Work {
@@ -120,7 +130,7 @@ enum Event {
 impl Driver {
     /// Runs until the consumer closes the engine or goes away.
     pub async fn run(mut self) {
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(TICK.min(self.config.idle / 2).max(SHORTEST_TICK));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             self.admit();
@@ -267,9 +277,16 @@ impl Driver {
     }
 
     fn assemble(&mut self, index: usize, cut: Cut) {
-        let donor = match self.settle(index, &cut) {
-            Ok(donor) => donor,
-            Err(error) => {
+        let donor = match self.judge(index, &cut) {
+            Verdict::Made(donor) => donor,
+            Verdict::Lost(error) => {
+                self.work.held_bytes -= cut.cost_bytes();
+                let done = done_ranges(&cut.outcomes);
+                let lost = Laid::Lost(Lost { error, done });
+                self.work.runs[index].ready.insert(cut.step, lost);
+                return;
+            }
+            Verdict::Over(error) => {
                 self.work.held_bytes -= cut.cost_bytes();
                 self.work.runs[index].error = Some((cut.step, error));
                 return;
@@ -307,60 +324,17 @@ impl Driver {
         self.work.copies.push(copy.boxed());
     }
 
-    /// Decides what the failures of a batch mean: an error, or a stand-in, or nothing.
-    fn settle(&mut self, index: usize, cut: &Cut) -> Result<Option<Donor>, EngineError> {
-        let replaces = self.config.on_error == OnError::Replace;
-        if replaces && let Some(donor) = cut.outcomes.iter().find_map(donor_of) {
-            self.work.donor = Some(donor);
-        }
-        let errors: Vec<_> = cut
-            .outcomes
-            .iter()
-            .filter_map(|outcome| outcome.answer.as_ref().err())
-            .collect();
-        let Some(first) = errors.first() else {
-            return Ok(None);
-        };
-        let count = errors.len() as u64;
-        add(&self.stats.counters.errors, count);
-        let epoch = self.work.runs[index].epoch;
-        for error in &errors {
-            self.failures.record(epoch, error);
-        }
-        if self.config.on_error == OnError::Raise {
-            return Err(EngineError::Sample((*first).clone()));
-        }
-        self.work.runs[index].failed += count;
-        let run = &self.work.runs[index];
-        let outcomes = cut.step * self.config.batch_size + cut.outcomes.len() as u64;
-        if is_over_limit(&self.config, run, outcomes) {
-            return Err(EngineError::TooManyFailures {
-                failed: run.failed,
-                outcomes,
-                limit: self.config.max_failed_share,
-                last: (*first).clone(),
-            });
-        }
-        if !replaces {
-            add(&self.stats.counters.skipped, count);
-            return Ok(None);
-        }
-        add(&self.stats.counters.replaced, count);
-        let donor = self.work.donor.clone();
-        donor
-            .map(Some)
-            .ok_or_else(|| EngineError::Sample((*first).clone()))
-    }
-
     fn publish(&mut self) {
         let Some(run) = self.work.runs.front_mut() else {
             return;
         };
         let Some(ticket) = run.ticket else { return };
-        while let Some(batch) = run.ready.remove(&run.published) {
+        while let Some(laid) = run.ready.remove(&run.published) {
             run.published += 1;
-            if let Err(batch) = self.exchange.push(ticket, batch) {
-                self.work.held_bytes -= batch.held_bytes;
+            let done = laid.done().to_vec();
+            match self.exchange.push(ticket, laid) {
+                Ok(untaken) => run.laid_down(done, untaken),
+                Err(refused) => self.work.held_bytes -= refused.held_bytes(),
             }
         }
         if let Some((step, error)) = &run.error
@@ -398,8 +372,9 @@ impl Driver {
             (Ok(assembled), Some(index)) => {
                 self.work.held_bytes -= assembled.source_bytes;
                 self.work.donor = assembled.donor.or(self.work.donor.take());
-                let batch = assembled.batch;
-                self.work.runs[index].ready.insert(batch.step, batch);
+                let batch = Box::new(assembled.batch);
+                let ready = &mut self.work.runs[index].ready;
+                ready.insert(batch.step, Laid::Batch(batch));
             }
             (Ok(assembled), None) => {
                 self.work.held_bytes -= assembled.source_bytes + size_bytes;
@@ -421,13 +396,6 @@ impl Driver {
     }
 
     fn on_command(&mut self, command: Command) {
-        if let Command::Budget { prefetch_bytes } = command {
-            // Comes from other loaders: it says nothing about this consumer.
-            self.work.budget_bytes = prefetch_bytes;
-            self.window.set_cap(prefetch_bytes);
-            return;
-        }
-        self.work.last_command = Some(Instant::now());
         match command {
             Command::Start {
                 ticket,
@@ -435,7 +403,17 @@ impl Driver {
                 plan,
             } => self.start(ticket, epoch, *plan),
             Command::Taken { held_bytes } => self.work.held_bytes -= held_bytes,
-            Command::Budget { .. } | Command::Close => {}
+            Command::Budget { prefetch_bytes } => {
+                self.work.budget_bytes = prefetch_bytes;
+                self.window.set_cap(prefetch_bytes);
+            }
+            Command::Resume { ticket } => {
+                let of_ticket = |run: &&mut Run| run.ticket == Some(ticket);
+                if let Some(run) = self.work.runs.front_mut().filter(of_ticket) {
+                    run.is_parked = false;
+                }
+            }
+            Command::Close => {}
         }
     }
 
@@ -458,21 +436,10 @@ impl Driver {
         }
     }
 
-    fn is_consumer_idle(&self) -> bool {
-        self.work
-            .last_command
-            .is_some_and(|at| at.elapsed() >= AHEAD_IDLE)
-    }
-
     /// Gives memory back that nobody has used for a while.
     fn tick(&mut self) {
         self.pool.trim(BLOCK_IDLE);
-        if self.is_consumer_idle()
-            && self.work.runs.len() > 1
-            && let Some(run) = self.work.runs.pop_back()
-        {
-            self.work.held_bytes -= run.held_bytes();
-        }
+        self.park_if_idle();
     }
 
     fn show(&self) {
@@ -488,24 +455,4 @@ impl Driver {
         set(&gauges.ready_batches, self.exchange.ready_len() as u64);
         gauges.raise_peaks(held, in_flight);
     }
-}
-
-fn donor_of(outcome: &Outcome) -> Option<Donor> {
-    let Ok(Payload::Here(fields)) = &outcome.answer else {
-        return None;
-    };
-    Some(Donor {
-        sample_id: outcome.sample_id,
-        position: outcome.slot.position,
-        payload: Arc::new(Payload::Here(fields.clone())),
-    })
-}
-
-/// A few failures are always let through; beyond them their share counts, and so does an epoch in which
-/// nothing at all could be read.
-fn is_over_limit(config: &EngineConfig, run: &Run, outcomes: u64) -> bool {
-    #[allow(clippy::cast_precision_loss)]
-    let is_share_over = run.failed as f64 > config.max_failed_share * outcomes as f64;
-    let has_read_nothing = run.failed == run.plan().division().slots;
-    (run.failed > FREE_FAILURES && is_share_over) || has_read_nothing
 }

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::EngineError;
-use super::batch::Batch;
+use super::batch::{Batch, Laid, Lost};
 
 /// What a consumer finds.
 #[derive(Debug)]
@@ -14,10 +14,21 @@ pub(super) enum Taken {
         ticket: u64,
         batch: Box<Batch>,
     },
+    /// An error in the place of a batch, with the numbers that the batch would have had.
+    Lost {
+        ticket: u64,
+        seq: u64,
+        step: u64,
+        lost: Lost,
+    },
     /// All steps of the epoch have been handed out.
     Finished,
     /// Nothing yet, within the time given.
     Nothing,
+    /// What was ready has been given up: the driver has to be told that it is wanted again.
+    Parked {
+        ticket: u64,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -31,11 +42,16 @@ struct State {
     /// Counts the starts; batches of an earlier one are not accepted.
     ticket: u64,
     started: Option<Started>,
-    ready: VecDeque<Batch>,
+    ready: VecDeque<Laid>,
+    /// Stays behind what is ready until the next start.
     error: Option<EngineError>,
     /// An error that no new epoch can mend.
     fatal: Option<EngineError>,
     next_seq: u64,
+    /// When the consumer was last here.
+    asked_at: Option<Instant>,
+    /// Nothing comes before the consumer asks again.
+    is_parked: bool,
     has_driver_ended: bool,
 }
 
@@ -67,14 +83,16 @@ impl Exchange {
         }
         state.ticket += 1;
         state.error = None;
+        state.asked_at = Some(Instant::now());
+        state.is_parked = false;
         state.started = Some(Started {
             epoch,
             first_step,
             steps,
             handed_out: 0,
         });
-        let dropped: VecDeque<Batch> = std::mem::take(&mut state.ready);
-        let freed_bytes = dropped.iter().map(|batch| batch.held_bytes).sum();
+        let dropped = std::mem::take(&mut state.ready);
+        let freed_bytes = dropped.iter().map(Laid::held_bytes).sum();
         let ticket = state.ticket;
         drop(state);
         Ok((ticket, freed_bytes))
@@ -82,8 +100,10 @@ impl Exchange {
 
     /// Consumer: the next batch, waiting for at most `patience`.
     pub fn take(&self, patience: Duration) -> Result<Taken, EngineError> {
-        let deadline = Instant::now() + patience;
+        let now = Instant::now();
+        let deadline = now + patience;
         let mut state = self.lock();
+        state.asked_at = Some(now);
         loop {
             if let Some(fatal) = &state.fatal {
                 return Err(fatal.clone());
@@ -91,15 +111,23 @@ impl Exchange {
             let Some(mut started) = state.started else {
                 return Err(EngineError::NotStarted);
             };
-            if let Some(mut batch) = state.ready.pop_front() {
+            if let Some(laid) = state.ready.pop_front() {
+                let (ticket, seq) = (state.ticket, state.next_seq);
+                let step = started.first_step + started.handed_out;
                 started.handed_out += 1;
                 state.started = Some(started);
-                batch.step += started.first_step;
-                batch.seq = state.next_seq;
                 state.next_seq += 1;
-                return Ok(Taken::Batch {
-                    ticket: state.ticket,
-                    batch: Box::new(batch),
+                return Ok(match laid {
+                    Laid::Batch(mut batch) => {
+                        (batch.seq, batch.step) = (seq, step);
+                        Taken::Batch { ticket, batch }
+                    }
+                    Laid::Lost(lost) => Taken::Lost {
+                        ticket,
+                        seq,
+                        step,
+                        lost,
+                    },
                 });
             }
             if let Some(error) = &state.error {
@@ -107,6 +135,10 @@ impl Exchange {
             }
             if started.handed_out == started.steps {
                 return Ok(Taken::Finished);
+            }
+            if std::mem::take(&mut state.is_parked) {
+                let ticket = state.ticket;
+                return Ok(Taken::Parked { ticket });
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -124,20 +156,40 @@ impl Exchange {
         state.error.is_none() && state.fatal.is_none() && state.started.iter().any(is_at_start)
     }
 
+    /// How long the consumer has asked for nothing.
+    pub fn idle_time(&self) -> Duration {
+        let asked_at = self.lock().asked_at;
+        asked_at.map_or(Duration::ZERO, |at| at.elapsed())
+    }
+
+    /// Driver: takes back what lies ready for this start, if nobody has asked for so long. Whatever was handed out
+    /// before stays handed out, and nothing is before the consumer asks again.
+    pub fn park(&self, ticket: u64, patience: Duration) -> Option<VecDeque<Laid>> {
+        let mut state = self.lock();
+        let is_idle = state.asked_at.is_some_and(|at| at.elapsed() >= patience);
+        let is_sound = state.fatal.is_none() && state.error.is_none();
+        if state.ticket != ticket || !is_idle || !is_sound || state.is_parked {
+            return None;
+        }
+        state.is_parked = true;
+        Some(std::mem::take(&mut state.ready))
+    }
+
     pub fn ready_len(&self) -> usize {
         self.lock().ready.len()
     }
 
-    /// Driver: lays a batch down; given back when nobody waits for its epoch any more.
-    pub fn push(&self, ticket: u64, batch: Batch) -> Result<(), Box<Batch>> {
+    /// Driver: lays a batch down; given back when nobody waits for its epoch any more. Returns how many lie there.
+    pub fn push(&self, ticket: u64, laid: Laid) -> Result<usize, Laid> {
         let mut state = self.lock();
         if state.ticket != ticket || state.fatal.is_some() {
-            return Err(Box::new(batch));
+            return Err(laid);
         }
-        state.ready.push_back(batch);
+        state.ready.push_back(laid);
+        let count = state.ready.len();
         drop(state);
         self.changed.notify_one();
-        Ok(())
+        Ok(count)
     }
 
     /// Driver: what follows the batches laid down so far.

@@ -19,8 +19,14 @@ pub struct Failure {
 pub(super) struct Failures(Mutex<VecDeque<Failure>>);
 
 impl Failures {
+    /// A sample that is read again in the same epoch and fails again stands here once.
     pub fn record(&self, epoch: u64, error: &SampleError) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same =
+            |known: &Failure| (known.epoch, known.error.sample_id) == (epoch, error.sample_id);
+        if kept.iter().any(is_same) {
+            return;
+        }
         if kept.len() == MAX_KEPT {
             kept.pop_front();
         }

@@ -12,6 +12,8 @@ mod exchange;
 mod failures;
 mod reads;
 mod run;
+mod saving;
+mod snapshot;
 mod window;
 
 #[cfg(test)]
@@ -32,18 +34,19 @@ use exchange::{Exchange, Taken};
 pub use failures::Failure;
 use failures::Failures;
 use reads::Reader;
+pub use saving::Resumed;
+pub use snapshot::EngineSnapshot;
 use window::{AdaptiveWindow, FixedWindow};
 
-use crate::arena::{Pool, PoolStats};
+use crate::arena::Pool;
 use crate::errors::{ProcessError, StoreError};
 use crate::id::Id;
-use crate::lanes::LaneStats;
 use crate::members::MembersError;
-use crate::plan::{Done, EpochPlan, PlanError};
+use crate::plan::{Done, LastBatch, PlanError};
 use crate::process::{self, Owner};
-use crate::state::{Entry, Ledger, Share, State, StateError, UnknownBatch};
+use crate::state::{Entry, Ledger, StateError, UnknownBatch};
 use crate::stats::{Stats, add, set};
-use crate::store::{Store, StoreCounters};
+use crate::store::Store;
 
 /// How long `close` waits for the driver; it only has to notice.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(1500);
@@ -71,8 +74,10 @@ pub enum EngineError {
     Config { reason: String },
     #[error(transparent)]
     Process(#[from] ProcessError),
-    #[error(transparent)]
-    Sample(SampleError),
+    /// Stands in the place of a batch: the next call goes on behind it. `seq` is the number that the batch
+    /// would have had, for `ack`.
+    #[error("{sample}")]
+    Sample { seq: u64, sample: SampleError },
     #[error(
         "{failed} of {outcomes} samples of this epoch could not be read, more than the share of {limit} that is allowed; the last was {last}"
     )]
@@ -144,14 +149,6 @@ struct Books {
     armed: Option<Entry>,
 }
 
-/// Where a resumed epoch stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Resumed {
-    pub epoch: u64,
-    pub steps_done: u64,
-    pub steps_left: u64,
-}
-
 impl Engine {
     /// Checks the configuration and starts the driver; nothing is read before the first epoch.
     pub fn new(store: Arc<dyn Store>, mut config: EngineConfig) -> Result<Self, EngineError> {
@@ -162,6 +159,7 @@ impl Engine {
         let config = Arc::new(config);
         let stats = Arc::new(Stats::default());
         set(&stats.gauges.steps, steps);
+        set(&stats.gauges.prefetch_bytes, config.prefetch_bytes);
         let exchange = Arc::new(Exchange::default());
         let failures = Arc::new(Failures::default());
         let pool = Pool::new(config.idle_blocks_bytes());
@@ -242,7 +240,8 @@ impl Engine {
         set(&self.stats.gauges.step, entry.steps);
         set(&self.stats.gauges.steps, entry.steps + steps);
         books.ticket = ticket;
-        books.ledger.start(entry, steps);
+        let may_end_short = self.config.last_batch != LastBatch::Drop;
+        books.ledger.start(entry, steps, may_end_short);
         self.tell(Command::Taken {
             held_bytes: freed_bytes,
         });
@@ -254,88 +253,8 @@ impl Engine {
         Ok(())
     }
 
-    fn plan_from(&self, entry: &Entry) -> Result<EpochPlan, EngineError> {
-        let done = Done {
-            base: entry.base.clone(),
-            own: entry.delivered.to_runs(),
-        };
-        Ok(self.config.plan(entry.epoch, done)?)
-    }
-
-    /// What the acknowledged batches add up to. Unacknowledged ones will be delivered again.
-    pub fn state(&self) -> Result<State, EngineError> {
-        self.owner.check()?;
-        let books = self.books();
-        let entry = books.armed.clone().unwrap_or_else(|| books.ledger.entry());
-        drop(books);
-        Ok(self.state_of(entry))
-    }
-
-    /// The place before the first sample of an epoch.
-    pub fn start_of(&self, epoch: u64) -> State {
-        self.state_of(Entry {
-            epoch,
-            ..Entry::default()
-        })
-    }
-
-    fn state_of(&self, entry: Entry) -> State {
-        let config = &self.config;
-        State {
-            split_digest: config.split_digest.to_string(),
-            sample_count: config.members.len(),
-            is_shuffled: config.is_shuffled,
-            seed: config.seed,
-            epoch: entry.epoch,
-            steps: entry.steps,
-            base: entry.base,
-            share: Some(Share {
-                rank: config.rank.rank(),
-                world_size: config.rank.world_size(),
-                frontier: entry.delivered.frontier(),
-                holes: entry.delivered.holes().collect(),
-            }),
-        }
-    }
-
-    /// Lets the next `start_epoch` of the state's epoch go on where the state stands.
-    pub fn resume(&self, state: &State) -> Result<Resumed, EngineError> {
-        self.owner.check()?;
-        self.check_state(state)?;
-        let entry = state.entry(self.config.rank)?;
-        let steps_left = self.plan_from(&entry)?.division().steps;
-        let resumed = Resumed {
-            epoch: entry.epoch,
-            steps_done: entry.steps,
-            steps_left,
-        };
-        self.books().armed = Some(entry);
-        Ok(resumed)
-    }
-
-    fn check_state(&self, state: &State) -> Result<(), StateError> {
-        let config = &self.config;
-        let other =
-            |what, saved: String, here: String| Err(StateError::Other { what, saved, here });
-        if *state.split_digest != *config.split_digest {
-            let here = config.split_digest.to_string();
-            return other("split", state.split_digest.clone(), here);
-        }
-        if state.sample_count != config.members.len() {
-            let (saved, here) = (state.sample_count, config.members.len());
-            return other("number of samples", saved.to_string(), here.to_string());
-        }
-        if state.is_shuffled != config.is_shuffled {
-            let (saved, here) = (state.is_shuffled, config.is_shuffled);
-            return other("choice of shuffle", saved.to_string(), here.to_string());
-        }
-        if state.is_shuffled && state.seed != config.seed {
-            return other("seed", state.seed.to_string(), config.seed.to_string());
-        }
-        Ok(())
-    }
-
-    /// The next batch of the epoch, or `None` when all of its steps have been handed out. `interrupt` is
+    /// The next batch of the epoch, or `None` when all of its steps have been handed out. An
+    /// [`EngineError::Sample`] is handed out in the place of its batch; any other error stays. `interrupt` is
     /// asked every 50 ms whether to go on waiting. Safe to call from several threads.
     pub fn next_batch<E>(
         &self,
@@ -349,6 +268,10 @@ impl Engine {
                 .exchange
                 .take(if is_first { Duration::ZERO } else { POLL })
             {
+                Ok(Taken::Parked { ticket }) => {
+                    self.tell(Command::Resume { ticket });
+                    continue;
+                }
                 Ok(Taken::Nothing) if is_first => add(&self.stats.counters.stalls, 1),
                 Ok(Taken::Nothing) => interrupt().map_err(NextError::Interrupted)?,
                 other => break other,
@@ -358,30 +281,46 @@ impl Engine {
         let waited = started.elapsed();
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         add(&self.stats.counters.wait_microseconds, micros);
-        let Taken::Batch { ticket, batch } = taken? else {
-            return Ok(None);
-        };
-        self.stats.stages.wait.record(waited);
-        self.stats.stages.deliver.record(batch.ready_at.elapsed());
-        self.account(ticket, &batch);
-        Ok(Some(*batch))
+        match taken? {
+            Taken::Batch { ticket, batch } => {
+                self.stats.stages.wait.record(waited);
+                self.stats.stages.deliver.record(batch.ready_at.elapsed());
+                self.account(&batch);
+                self.hand_out(ticket, batch.seq, batch.step, batch.done.clone());
+                Ok(Some(*batch))
+            }
+            Taken::Lost {
+                ticket,
+                seq,
+                step,
+                lost,
+            } => {
+                self.hand_out(ticket, seq, step, lost.done);
+                let sample = lost.error;
+                Err(EngineError::Sample { seq, sample }.into())
+            }
+            Taken::Finished | Taken::Nothing | Taken::Parked { .. } => Ok(None),
+        }
     }
 
-    fn account(&self, ticket: u64, batch: &Batch) {
+    fn account(&self, batch: &Batch) {
         let counters = &self.stats.counters;
         add(&counters.batches, 1);
         add(&counters.samples, batch.len() as u64);
         add(&counters.bytes, batch.size_bytes());
-        set(&self.stats.gauges.step, batch.step + 1);
-        let mut books = self.books();
-        books.next_seq = books.next_seq.max(batch.seq + 1);
-        if books.ticket == ticket {
-            books.ledger.hand_out(batch.seq, batch.done.clone());
-        }
-        drop(books);
         self.tell(Command::Taken {
             held_bytes: batch.held_bytes,
         });
+    }
+
+    /// Writes a step down that the consumer has, be it a batch or the error in its place.
+    fn hand_out(&self, ticket: u64, seq: u64, step: u64, done: Vec<(u64, u64)>) {
+        set(&self.stats.gauges.step, step + 1);
+        let mut books = self.books();
+        books.next_seq = books.next_seq.max(seq + 1);
+        if books.ticket == ticket {
+            books.ledger.hand_out(seq, step, done);
+        }
     }
 
     /// The batch with this number has reached its user.
@@ -395,33 +334,15 @@ impl Engine {
         Ok(())
     }
 
-    pub fn stats(&self) -> Result<&Stats, EngineError> {
-        self.owner.check()?;
-        Ok(&self.stats)
-    }
-
-    /// What the store has done; other engines on the same store are in it.
-    pub fn store_counters(&self) -> StoreCounters {
-        self.store.counters()
-    }
-
-    /// The connections of the store; other engines use them too.
-    pub fn lanes(&self) -> Vec<LaneStats> {
-        self.store.lanes()
-    }
-
     /// The budget from now on, when none was chosen by hand. What is held above it is not dropped but used up.
     /// Returns what is in force.
     pub fn set_prefetch_bytes(&self, prefetch_bytes: u64) -> Result<u64, EngineError> {
         self.owner.check()?;
         let is_near = self.store.near().is_some();
         let prefetch_bytes = self.config.budget_bytes(prefetch_bytes, is_near);
+        set(&self.stats.gauges.prefetch_bytes, prefetch_bytes);
         self.tell(Command::Budget { prefetch_bytes });
         Ok(prefetch_bytes)
-    }
-
-    pub fn pool_stats(&self) -> PoolStats {
-        self.pool.stats()
     }
 
     /// The samples that could not be read, the last thousand of them.

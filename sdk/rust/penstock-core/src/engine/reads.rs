@@ -231,13 +231,14 @@ impl Reader {
         }
     }
 
-    /// Fills batches from a store on this machine; whether all of it could be.
-    pub fn fill(&self, reads: &mut [NearRead<'_>]) -> bool {
+    /// Fills a batch with so many samples from a store on this machine; whether all of it could be.
+    pub fn fill(&self, reads: &mut [NearRead<'_>], samples: u64) -> bool {
         let started = Instant::now();
-        if let Some(near) = self.store.near() {
-            near.fill(self.dataset_id, reads);
-        }
-        self.stats.stages.request.record(started.elapsed());
+        let near = self.store.near();
+        let verifying = near.map_or(Duration::ZERO, |near| near.fill(self.dataset_id, reads));
+        let reading = started.elapsed().saturating_sub(verifying);
+        self.stats.stages.request.record_shares(reading, samples);
+        self.stats.stages.verify.record_shares(verifying, samples);
         add(&self.stats.counters.requests, reads.len() as u64);
         reads.iter().all(|read| read.is_filled)
     }

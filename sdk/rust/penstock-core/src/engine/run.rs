@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use super::EngineError;
-use super::batch::Batch;
+use super::batch::Laid;
 use super::reads::Outcome;
-use crate::plan::{EpochPlan, Slot};
+use crate::plan::{EpochPlan, Runs, Slot};
+use crate::state::Delivered;
 
 /// The outcomes of one batch, chosen and in the order of the batch.
 #[derive(Debug)]
@@ -28,11 +29,21 @@ pub(super) struct Run {
     pub epoch: u64,
     /// The start of the consumer that this run answers; none while it is read ahead.
     pub ticket: Option<u64>,
-    /// What goes to the consumer instead of the batch of this step.
+    /// What goes to the consumer instead of the batch of this step and of all behind it.
     pub error: Option<(u64, EngineError)>,
-    pub failed: u64,
-    pub ready: BTreeMap<u64, Batch>,
+    pub ready: BTreeMap<u64, Laid>,
     pub published: u64,
+    /// Nothing is asked for while it waits for its consumer.
+    pub is_parked: bool,
+    /// Outcomes of batches that an earlier run of the same start has handed out.
+    pub outcomes_before: u64,
+    failed_before: u64,
+    /// Failures by step, where there are any.
+    failed: BTreeMap<u64, u64>,
+    /// Own slots of batches that the consumer has, those from before this start included.
+    handed: Delivered,
+    /// Own slots of batches that are laid down for the consumer, as far as is known.
+    laid: VecDeque<Vec<(u64, u64)>>,
     plan: EpochPlan,
     displacement: u64,
     upcoming: Option<Slot>,
@@ -49,14 +60,23 @@ pub(super) struct Run {
 
 impl Run {
     pub fn new(generation: u64, epoch: u64, plan: EpochPlan, displacement: u64) -> Self {
+        let mut handed = Delivered::default();
+        for (start, length) in plan.done().own.ranges() {
+            handed.mark(start, length);
+        }
         Self {
             generation,
             epoch,
             ticket: None,
             error: None,
-            failed: 0,
             ready: BTreeMap::new(),
             published: 0,
+            is_parked: false,
+            outcomes_before: 0,
+            failed_before: 0,
+            failed: BTreeMap::new(),
+            handed,
+            laid: VecDeque::new(),
             upcoming: plan.slot(0),
             plan,
             displacement,
@@ -73,9 +93,9 @@ impl Run {
         &self.plan
     }
 
-    /// The next slot to ask for; none when all have been, or when the run has failed.
+    /// The next slot to ask for; none when all have been, or when the run has failed or waits.
     pub fn upcoming(&self) -> Option<Slot> {
-        if self.error.is_some() {
+        if self.error.is_some() || self.is_parked {
             return None;
         }
         self.upcoming
@@ -102,6 +122,59 @@ impl Run {
 
     pub fn is_all_admitted(&self) -> bool {
         self.upcoming.is_none() && self.error.is_none()
+    }
+
+    pub fn add_failures(&mut self, step: u64, count: u64) {
+        *self.failed.entry(step).or_default() += count;
+    }
+
+    /// Samples of this start that could not be read.
+    pub fn failed(&self) -> u64 {
+        self.failed_before + self.failed.values().sum::<u64>()
+    }
+
+    /// Whether this start began at the beginning of the epoch.
+    pub fn is_whole_epoch(&self) -> bool {
+        let done = self.plan.done();
+        done.base.is_empty() && (done.own.is_empty() || self.outcomes_before > 0)
+    }
+
+    /// A batch has been laid down, and with it `untaken` lie there: the consumer has the ones before.
+    pub fn laid_down(&mut self, done: Vec<(u64, u64)>, untaken: usize) {
+        self.laid.push_back(done);
+        self.mark_taken(untaken);
+    }
+
+    fn mark_taken(&mut self, untaken: usize) {
+        while self.laid.len() > untaken
+            && let Some(done) = self.laid.pop_front()
+        {
+            for (start, length) in done {
+                self.handed.mark(start, length);
+            }
+        }
+    }
+
+    /// Whether the consumer has all batches, when so many still lie there.
+    pub fn is_handed_out(&self, untaken: u64) -> bool {
+        self.published - untaken.min(self.published) == self.plan.division().steps
+    }
+
+    /// Own slots of all that the consumer has, when so many batches still lie there.
+    pub fn handed_out(&mut self, untaken: usize) -> Runs {
+        self.mark_taken(untaken);
+        self.handed.to_runs()
+    }
+
+    /// Goes on for a run of which the last `untaken` batches come anew.
+    pub fn follow(&mut self, earlier: &Self, untaken: u64) {
+        let steps = earlier.published - untaken;
+        let division = earlier.plan.division();
+        debug_assert_eq!(self.plan.division().steps, division.steps - steps);
+        self.ticket = earlier.ticket;
+        self.outcomes_before = earlier.outcomes_before + steps * division.batch_size();
+        let taken = earlier.failed.range(..steps).map(|(_, count)| count);
+        self.failed_before = earlier.failed_before + taken.sum::<u64>();
     }
 
     pub fn arrived_len(&self) -> usize {
@@ -152,7 +225,7 @@ impl Run {
     pub fn held_bytes(&self) -> u64 {
         let outcomes = self.arrived.iter().chain(&self.padding);
         let arrived: u64 = outcomes.map(|outcome| outcome.cost_bytes).sum();
-        let ready: u64 = self.ready.values().map(|batch| batch.held_bytes).sum();
+        let ready: u64 = self.ready.values().map(Laid::held_bytes).sum();
         arrived + ready
     }
 }

@@ -27,6 +27,14 @@ struct Header {
     steps: u64,
     /// Rank, world size and frontier; absent when merged.
     share: Option<(u64, u64, u64)>,
+    /// Absent in states of earlier versions.
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_end_done: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the form that serde calls
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl State {
@@ -41,13 +49,14 @@ impl State {
             epoch: self.epoch,
             steps: self.steps,
             share: share.map(|share| (share.rank, share.world_size, share.frontier)),
+            is_end_done: share.is_some_and(|share| share.is_end_done),
         };
         let header = serde_json::to_vec(&header).unwrap_or_default();
         let mut payload = Vec::with_capacity(header.len() + 64);
         put_number(&mut payload, header.len() as u64);
         payload.extend(header);
         put_ranges(&mut payload, share.map_or(&[], |share| &share.holes));
-        put_ranges(&mut payload, &self.base.ranges().collect::<Vec<_>>());
+        payload.extend(self.base.encoded());
         format!("{FORMAT}.{}.{}", to_base64(&payload), digest(&payload))
     }
 
@@ -82,7 +91,7 @@ fn read_payload(payload: &[u8]) -> Option<Result<State, StateError>> {
         }));
     }
     let holes = take_ranges(&mut rest)?;
-    let base = Runs::from_ranges(take_ranges(&mut rest)?);
+    let base = Runs::from_ranges(take_ranges(&mut rest)?).into();
     Some(Ok(State {
         split_digest: header.split,
         sample_count: header.n,
@@ -96,8 +105,16 @@ fn read_payload(payload: &[u8]) -> Option<Result<State, StateError>> {
             world_size,
             frontier,
             holes,
+            is_end_done: header.is_end_done,
         }),
     }))
+}
+
+/// A base as it stands in a state; the same at every step of a run.
+pub(super) fn encode_base(base: &Runs) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    put_ranges(&mut encoded, &base.ranges().collect::<Vec<_>>());
+    encoded
 }
 
 fn digest(payload: &[u8]) -> String {
@@ -158,14 +175,11 @@ fn take_number(source: &mut &[u8]) -> Option<u64> {
 fn to_base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk
-            .iter()
-            .fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for place in 0..=chunk.len() {
-            let index = word >> (18 - 6 * place) & 63;
-            text.push(char::from(ALPHABET[index as usize]));
-        }
+        let mut padded = [0; 4];
+        padded[1..=chunk.len()].copy_from_slice(chunk);
+        let word = u32::from_be_bytes(padded);
+        let letters = [18, 12, 6, 0].map(|shift| ALPHABET[(word >> shift & 63) as usize]);
+        text.extend(letters[..=chunk.len()].iter().copied().map(char::from));
     }
     text
 }
@@ -178,13 +192,30 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
         }
         let mut word = 0_u32;
         for letter in chunk {
-            let index = ALPHABET.iter().position(|known| known == letter)?;
-            word = word << 6 | u32::try_from(index).ok()?;
+            word = word << 6 | value_of(*letter)?;
         }
         word <<= 6 * (4 - chunk.len());
-        bytes.extend(&word.to_be_bytes()[1..chunk.len()]);
+        let group = word.to_be_bytes();
+        let (whole, leftover) = group[1..].split_at(chunk.len() - 1);
+        // Bits that no byte takes: were they free, several texts would stand for one state.
+        if leftover.iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        bytes.extend(whole);
     }
     Some(bytes)
+}
+
+fn value_of(letter: u8) -> Option<u32> {
+    let value = match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'-' => 62,
+        b'_' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
 }
 
 #[cfg(test)]
@@ -196,7 +227,7 @@ mod tests {
     fn states() -> impl Strategy<Value = State> {
         let ranges = || prop::collection::vec((0_u64..5_000, 1_u64..40), 0..30);
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-        let share = prop::option::of((0_u64..9, any::<u64>(), ranges()));
+        let share = prop::option::of((0_u64..9, any::<u64>(), ranges(), any::<bool>()));
         ("[ -~]{0,40}", numbers, any::<bool>(), ranges(), share).prop_map(
             |(split_digest, numbers, is_shuffled, base, share)| State {
                 split_digest,
@@ -205,12 +236,13 @@ mod tests {
                 seed: numbers.1,
                 epoch: numbers.2,
                 steps: numbers.3,
-                base: Runs::from_ranges(base),
-                share: share.map(|(rank, frontier, holes)| Share {
+                base: Runs::from_ranges(base).into(),
+                share: share.map(|(rank, frontier, holes, is_end_done)| Share {
                     rank,
                     world_size: rank + 1,
                     frontier,
                     holes: Runs::from_ranges(holes).ranges().collect(),
+                    is_end_done,
                 }),
             },
         )
@@ -242,6 +274,79 @@ mod tests {
         fn base64_round_trips(bytes: Vec<u8>) {
             prop_assert_eq!(from_base64(&to_base64(&bytes)), Some(bytes));
         }
+    }
+
+    /// States whose texts end in two, three and four letters of a group.
+    fn samples() -> [State; 3] {
+        ["", "b", "b3"].map(|split| State {
+            split_digest: split.to_owned(),
+            sample_count: 9,
+            is_shuffled: true,
+            seed: 1,
+            epoch: 0,
+            steps: 0,
+            base: Runs::from_ranges([(2, 3)]).into(),
+            share: None,
+        })
+    }
+
+    #[test]
+    fn every_other_character_at_every_place_is_refused() {
+        let mut lengths = std::collections::BTreeSet::new();
+        for state in samples() {
+            let text = state.encode().into_bytes();
+            lengths.insert(text.len() % 4);
+            for at in 0..text.len() {
+                for other in ALPHABET.iter().filter(|letter| **letter != text[at]) {
+                    let mut changed = text.clone();
+                    changed[at] = *other;
+                    let changed = String::from_utf8(changed).unwrap();
+                    assert!(State::decode(&changed).is_err(), "{changed}");
+                }
+            }
+        }
+        assert_eq!(lengths.len(), 3, "every number of leftover bits");
+    }
+
+    #[test]
+    fn leftover_bits_have_to_be_zero() {
+        assert_eq!(from_base64("TWE"), Some(b"Ma".to_vec()));
+        assert_eq!(from_base64("TWF"), None);
+        assert_eq!(from_base64("TQ"), Some(b"M".to_vec()));
+        assert_eq!(from_base64("TR"), None);
+    }
+
+    #[test]
+    fn a_state_of_another_order_says_so() {
+        let header = br#"{"order":"penstock-feistel-9","split":"","n":1,"shuffle":true,"seed":1,"epoch":0,"steps":0,"share":null}"#;
+        let mut payload = Vec::new();
+        put_number(&mut payload, header.len() as u64);
+        payload.extend(header);
+        let text = format!("{FORMAT}.{}.{}", to_base64(&payload), digest(&payload));
+        let found = "penstock-feistel-9".to_owned();
+        let error = State::decode(&text).unwrap_err();
+        assert_eq!(error, StateError::Order { found });
+        assert!(error.to_string().contains(ALGORITHM), "{error}");
+    }
+
+    #[test]
+    fn a_state_without_the_newer_mark_is_read() {
+        let share = Share {
+            rank: 1,
+            world_size: 2,
+            frontier: 3,
+            holes: vec![],
+            is_end_done: false,
+        };
+        let [mut state, ..] = samples();
+        state.share = Some(share);
+        assert!(
+            !String::from_utf8_lossy(
+                &from_base64(state.encode().split('.').nth(1).unwrap()).unwrap()
+            )
+            .contains("is_end_done")
+        );
+        assert_eq!(State::decode(&state.encode()), Ok(state));
     }
 
     #[test]

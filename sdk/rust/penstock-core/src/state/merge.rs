@@ -1,33 +1,82 @@
 //! States of all ranks become one, free of topology.
 
+use std::borrow::Cow;
+
 use super::{Share, State, StateError};
-use crate::plan::Runs;
+use crate::plan::{Rank, Runs};
 
 /// The union of what the ranks have done. Every rank has to be there once, with equal steps and base;
-/// `allows_skew` takes what is there instead, as long as it is of one epoch and base.
+/// `allows_skew` takes what is there instead, as long as it is of one epoch and base; a rank that has just
+/// finished that epoch has done all of its share.
 pub fn merge(states: &[State], allows_skew: bool) -> Result<State, StateError> {
-    let Some(first) = states.first() else {
-        return Err(StateError::Merge {
-            reason: "there is no state to merge".to_owned(),
-        });
-    };
+    if states.is_empty() {
+        return refused("there is no state to merge".to_owned());
+    }
     if let [only] = states
         && only.share.is_none()
     {
         return Ok(only.clone());
     }
-    let shares = shares_of(states)?;
-    check_alike(first, states)?;
+    shares_of(states)?;
+    let states = if allows_skew {
+        before_the_edge(states)
+    } else {
+        Cow::Borrowed(states)
+    };
+    let shares = shares_of(&states)?;
+    let first = &states[0];
+    check_alike(first, &states)?;
     if !allows_skew {
-        check_complete(states, &shares)?;
+        check_complete(&states, &shares)?;
     }
     let done = outside(&first.base, &done_of_rest(&shares));
     Ok(State {
         steps: states.iter().map(|state| state.steps).max().unwrap_or(0),
-        base: first.base.union(&done),
+        base: first.base.union(&done).into(),
         share: None,
         ..first.clone()
     })
+}
+
+/// When some ranks stand at the very beginning of the epoch after that of the others: theirs as the end of the
+/// epoch that the others are in.
+fn before_the_edge(states: &[State]) -> Cow<'_, [State]> {
+    let Some(behind) = states.iter().min_by_key(|state| state.epoch) else {
+        return Cow::Borrowed(states);
+    };
+    let has_finished = |state: &State| {
+        let is_at_start = |share: &Share| share.frontier == 0;
+        state.epoch == behind.epoch + 1
+            && state.base.is_empty()
+            && state.share.as_ref().is_some_and(is_at_start)
+    };
+    if !states.iter().any(has_finished) {
+        return Cow::Borrowed(states);
+    }
+    let left = behind.sample_count.saturating_sub(behind.base.len());
+    let most_steps = states
+        .iter()
+        .filter(|state| state.epoch == behind.epoch)
+        .map(|state| state.steps)
+        .max();
+    let at_the_end = |share: &Share| Share {
+        frontier: Rank::new(share.rank, share.world_size).map_or(0, |rank| rank.share(left)),
+        is_end_done: true,
+        ..share.clone()
+    };
+    let moved = states.iter().map(|state| {
+        if !has_finished(state) {
+            return state.clone();
+        }
+        State {
+            epoch: behind.epoch,
+            base: behind.base.clone(),
+            steps: most_steps.unwrap_or(0),
+            share: state.share.as_ref().map(at_the_end),
+            ..state.clone()
+        }
+    });
+    Cow::Owned(moved.collect())
 }
 
 fn refused<T>(reason: String) -> Result<T, StateError> {
@@ -145,12 +194,13 @@ mod tests {
             seed: 1,
             epoch: 2,
             steps: 3,
-            base: Runs::from_ranges([(0, 4)]),
+            base: Runs::from_ranges([(0, 4)]).into(),
             share: Some(Share {
                 rank,
                 world_size,
                 frontier,
                 holes: holes.to_vec(),
+                is_end_done: false,
             }),
         }
     }
@@ -201,5 +251,32 @@ mod tests {
         let merged = merge(&[state(0, 3, 1, &[]), later], true).unwrap();
         assert_eq!(merged.base.len(), 4 + 1 + 4);
         assert_eq!(merged.steps, 9);
+    }
+
+    #[test]
+    fn a_rank_that_has_finished_the_epoch_has_done_its_share() {
+        let finished = State {
+            epoch: 3,
+            steps: 0,
+            base: Runs::default().into(),
+            ..state(1, 2, 0, &[])
+        };
+        let behind = state(0, 2, 46, &[(2, 1)]);
+        for states in [
+            [finished.clone(), behind.clone()],
+            [behind.clone(), finished.clone()],
+        ] {
+            let merged = merge(&states, true).unwrap();
+            // 96 places are left outside the base, 48 a rank; rank 0 lacks its third and its last two.
+            assert_eq!((merged.epoch, merged.steps), (2, 3));
+            assert_eq!(merged.base.len(), 4 + 48 + 45);
+            assert!(!merged.base.contains(4 + 4) && !merged.base.contains(4 + 92));
+            assert!(merged.base.contains(4 + 95));
+            assert!(reason(&states).contains("differ in epoch"));
+        }
+        let mut ahead = finished;
+        ahead.share.as_mut().unwrap().frontier = 1;
+        let refused = merge(&[behind, ahead], true).unwrap_err().to_string();
+        assert!(refused.contains("differ in epoch"), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -566,28 +566,30 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 impl NearStore for LmdbStore {
-    fn fill(&self, dataset_id: Id, reads: &mut [NearRead<'_>]) {
+    fn fill(&self, dataset_id: Id, reads: &mut [NearRead<'_>]) -> Duration {
         let shared = &self.shared;
+        let mut verifying = Duration::ZERO;
         if shared.is_closed.load(Ordering::Relaxed) {
-            return;
+            return verifying;
         }
         if let Ok(Some(environment)) = shared.existing(dataset_id) {
             // What fails here fails in an ordinary read again, which reports it.
             let _ = environment.read(|snapshot| {
-                fill_all(snapshot, reads);
+                fill_all(snapshot, reads, &mut verifying);
                 Ok(())
             });
         }
+        verifying
     }
 }
 
 /// First all that is in memory, while the disk is asked for the rest; then the rest, which the disk fetches side by side.
-fn fill_all(snapshot: &Snapshot<'_>, reads: &mut [NearRead<'_>]) {
+fn fill_all(snapshot: &Snapshot<'_>, reads: &mut [NearRead<'_>], verifying: &mut Duration) {
     for is_cached_only in [true, false] {
         for read in reads.iter_mut().filter(|read| !read.is_filled) {
             let object_id = read.object_id;
             read.is_filled = read.fields.iter_mut().all(|field| {
-                let filled = fill_field(snapshot, object_id, field, is_cached_only);
+                let filled = fill_field(snapshot, object_id, field, is_cached_only, verifying);
                 filled.unwrap_or(false)
             });
         }
@@ -600,6 +602,7 @@ fn fill_field(
     object_id: Id,
     field: &mut NearField<'_>,
     is_cached_only: bool,
+    verifying: &mut Duration,
 ) -> lmdb_environment::Result<bool> {
     let key = key_of(Table::Samples, object_id, &field.name);
     let cursor = snapshot.seek(&key)?;
@@ -622,11 +625,14 @@ fn fill_field(
         _ => return Ok(false),
     }
     let header = header_of(&head);
-    Ok(header.layout == codec::LAYOUT
+    let started = Instant::now();
+    let is_sound = header.layout == codec::LAYOUT
         && header.total_bytes == field.target.len() as u64
         && header.xxh3 == field.xxh3
         && has_own_key(&key, &head)
-        && xxh3_64(field.target) == field.xxh3)
+        && xxh3_64(field.target) == field.xxh3;
+    *verifying += started.elapsed();
+    Ok(is_sound)
 }
 
 impl Store for LmdbStore {

@@ -35,6 +35,8 @@ pub struct FaultPlan {
     pub corrupt_share: f64,
     /// Reads that meet a bug in the store itself.
     pub panic_share: f64,
+    /// Whether its counters have such a bug.
+    pub has_broken_counters: bool,
     /// Only the first so many reads of an object go wrong; all of them when absent.
     pub faulty_reads: Option<u64>,
 }
@@ -266,6 +268,11 @@ impl Store for MemoryStore {
     }
 
     fn counters(&self) -> StoreCounters {
+        let is_broken = |faults: &Faults| faults.plan.has_broken_counters;
+        assert!(
+            !self.faults.as_ref().is_some_and(is_broken),
+            "the fault plan says so"
+        );
         StoreCounters {
             faults: self
                 .faults

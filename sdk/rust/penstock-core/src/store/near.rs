@@ -1,6 +1,7 @@
 //! Stores on this machine: they fill a batch themselves, without a buffer in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::id::Id;
 
@@ -23,6 +24,7 @@ pub struct NearField<'a> {
 
 /// A store that is read on the thread that needs the bytes.
 pub trait NearStore: Send + Sync {
-    /// Fills what is there and in order. Whatever is not stays unfilled: an ordinary read of it will say why.
-    fn fill(&self, dataset_id: Id, reads: &mut [NearRead<'_>]);
+    /// Fills what is there and in order. Whatever is not stays unfilled: an ordinary read of it will say why. Returns
+    /// how much of the time went into checksums.
+    fn fill(&self, dataset_id: Id, reads: &mut [NearRead<'_>]) -> Duration;
 }

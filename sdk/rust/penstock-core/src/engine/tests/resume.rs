@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::retry::Random;
-use crate::state::merge;
+use crate::state::{State, merge};
 
 /// One stretch of a run: its ranks, its batch size, and how many steps it makes before it is saved.
 #[derive(Debug, Clone)]
@@ -13,47 +13,105 @@ struct Stretch {
     /// Batches that are taken and lost: handed out, never acknowledged.
     lost: u64,
     is_in_order: bool,
+    /// Which of the batches taken are acknowledged where a test leaves some out, as bits.
+    acknowledged: u64,
 }
 
 fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
-    let one = (1_u64..5, 1_u64..9, 0_u64..5, 0_u64..3, any::<bool>());
-    let stretch = one.prop_map(
-        |(world_size, batch_size, steps, lost, is_in_order)| Stretch {
+    let shape = (1_u64..5, 1_u64..9, 0_u64..5, 0_u64..3, any::<bool>());
+    let stretch = (shape, any::<u64>()).prop_map(
+        |((world_size, batch_size, steps, lost, is_in_order), acknowledged)| Stretch {
             world_size,
             batch_size,
             steps,
             lost,
             is_in_order,
+            acknowledged,
         },
     );
     prop::collection::vec(stretch, 1..6)
 }
 
-fn engines(world: &World, stretch: &Stretch, last_batch: LastBatch) -> Vec<Engine> {
-    let store = world.store(FaultPlan {
-        seed: stretch.steps,
-        ..delays(2.0)
-    });
-    (0..stretch.world_size)
-        .map(|rank| {
-            let mut config = world.config(stretch.batch_size);
-            config.rank = Rank::new(rank, stretch.world_size).unwrap();
-            config.last_batch = last_batch;
-            config.is_in_order = stretch.is_in_order;
-            Engine::new(Arc::clone(&store), config).unwrap()
-        })
-        .collect()
+/// What goes wrong on the way: reads that fail at first, and samples that are not there at all.
+#[derive(Debug, Clone)]
+struct Trouble {
+    seed: u64,
+    unavailable_share: f64,
+    gone: Vec<u64>,
 }
 
-/// Takes and acknowledges up to `steps` batches, takes `lost` more, and returns what counts.
-fn walk(world: &World, engine: &Engine, steps: u64, lost: u64) -> Vec<u64> {
+fn troubles() -> impl Strategy<Value = Trouble> {
+    let gone = prop::collection::btree_set(0_u64..40, 0..4);
+    (any::<u64>(), 0.0..0.15_f64, gone).prop_map(|(seed, unavailable_share, gone)| Trouble {
+        seed,
+        unavailable_share,
+        gone: gone.into_iter().collect(),
+    })
+}
+
+impl Trouble {
+    fn world(&self, n: u64) -> World {
+        let world = World::new(n, 60);
+        self.gone.iter().for_each(|index| world.lose(*index));
+        world
+    }
+
+    fn faults(&self) -> FaultPlan {
+        FaultPlan {
+            seed: self.seed,
+            unavailable_share: self.unavailable_share,
+            faulty_reads: Some(2),
+            ..delays(2.0)
+        }
+    }
+
+    fn engines(&self, world: &World, stretch: &Stretch, last_batch: LastBatch) -> Vec<Engine> {
+        let store = world.store(self.faults());
+        (0..stretch.world_size)
+            .map(|rank| {
+                let mut config = world.config(stretch.batch_size);
+                config.rank = Rank::new(rank, stretch.world_size).unwrap();
+                config.last_batch = last_batch;
+                config.is_in_order = stretch.is_in_order;
+                config.on_error = OnError::Skip;
+                config.max_failed_share = 1.0;
+                Engine::new(Arc::clone(&store), config).unwrap()
+            })
+            .collect()
+    }
+
+    /// Nothing came twice, nothing that is gone came at all, it was reported, and all else came but at most `dropped`.
+    fn check(&self, n: u64, seen: &[u64], reported: &HashSet<Id>, dropped: u64) {
+        let once: HashSet<u64> = seen.iter().copied().collect();
+        assert_eq!(seen.len(), once.len(), "something came twice");
+        let gone: HashSet<Id> = self.gone.iter().map(|index| id("sample", *index)).collect();
+        assert!(reported.is_subset(&gone), "something else was reported");
+        assert!(seen.iter().all(|index| !self.gone.contains(index)));
+        let missing = n - seen.len() as u64 - reported.len() as u64;
+        assert!(missing <= dropped, "{missing} samples are missing");
+    }
+}
+
+fn report(engine: &Engine, reported: &mut HashSet<Id>) {
+    let failures = engine.failures().unwrap();
+    let of_epoch = failures.iter().filter(|failure| failure.epoch == 0);
+    reported.extend(of_epoch.map(|failure| failure.error.sample_id));
+}
+
+/// Takes up to `steps` batches, acknowledges those that `is_kept` names, and returns what counts.
+fn walk_some(
+    world: &World,
+    engine: &Engine,
+    steps: u64,
+    is_kept: impl Fn(u64) -> bool,
+) -> Vec<u64> {
     let mut seen = Vec::new();
-    for step in 0..steps + lost {
+    for step in 0..steps {
         let Some(batch) = next(engine).unwrap() else {
             break;
         };
         let rows = world.check(&batch);
-        if step < steps {
+        if is_kept(step) {
             seen.extend(rows.iter().filter(|row| row.1).map(|row| row.0));
             engine.ack(batch.seq).unwrap();
         }
@@ -61,69 +119,120 @@ fn walk(world: &World, engine: &Engine, steps: u64, lost: u64) -> Vec<u64> {
     seen
 }
 
+/// Takes and acknowledges up to `steps` batches, takes `lost` more, and returns what counts.
+fn walk(world: &World, engine: &Engine, steps: u64, lost: u64) -> Vec<u64> {
+    walk_some(world, engine, steps.saturating_add(lost), |step| {
+        step < steps
+    })
+}
+
+/// What a stretch may leave out at the end of an epoch.
+fn most_dropped(stretch: &Stretch, last_batch: LastBatch) -> u64 {
+    match last_batch {
+        LastBatch::Drop => stretch.batch_size * stretch.world_size - 1,
+        _ => 0,
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(crate::soak::cases(24, 1_000))]
 
     #[test]
     fn merged_states_lose_nothing_and_repeat_nothing(
-        n in 1_u64..120, stretches in stretches(), is_padded: bool,
+        n in 40_u64..140, stretches in stretches(), last_batch in policies(), trouble in troubles(),
     ) {
-        let world = World::new(n, 60);
-        let last_batch = if is_padded { LastBatch::Pad } else { LastBatch::Partial };
+        let world = trouble.world(n);
         let mut saved: Option<State> = None;
         let mut seen = Vec::new();
-        let end = Stretch { world_size: 2, batch_size: 3, steps: u64::MAX - 9, lost: 0, is_in_order: false };
+        let mut reported = HashSet::new();
+        let mut is_over = false;
+        let end = Stretch {
+            world_size: 2, batch_size: 3, steps: u64::MAX, lost: 0, is_in_order: false, acknowledged: 0,
+        };
         for stretch in stretches.iter().chain([&end]) {
             let mut states = Vec::new();
-            for engine in engines(&world, stretch, last_batch) {
+            for engine in trouble.engines(&world, stretch, last_batch) {
                 if let Some(state) = &saved {
                     prop_assert_eq!(engine.resume(state).unwrap().epoch, 0);
                 }
                 engine.start_epoch(0).unwrap();
                 seen.extend(walk(&world, &engine, stretch.steps, stretch.lost));
+                report(&engine, &mut reported);
                 states.push(State::decode(&engine.state().unwrap().encode()).unwrap());
             }
             let merged = merge(&states, false).unwrap();
             if merged.epoch == 1 {
                 prop_assert!(merged.base.is_empty());
+                trouble.check(n, &seen, &reported, most_dropped(stretch, last_batch));
+                is_over = true;
                 break;
             }
-            prop_assert_eq!(merged.base.len(), seen.len() as u64);
+            let gone_and_done = merged.base.len() - seen.len() as u64;
+            prop_assert!(gone_and_done <= trouble.gone.len() as u64);
             saved = Some(merged);
         }
-        seen.sort_unstable();
-        prop_assert_eq!(seen, (0..n).collect::<Vec<_>>());
+        prop_assert!(is_over, "the last stretch has to end the epoch");
     }
 
     #[test]
-    fn ranks_go_on_alone_with_their_own_states(
-        n in 1_u64..120, stretch in stretches(), is_padded: bool, second in 1_u64..9,
+    fn ranks_go_on_alone_with_their_own_states_again_and_again(
+        n in 40_u64..140, stretches in stretches(), last_batch in policies(), trouble in troubles(),
     ) {
-        let world = World::new(n, 60);
-        let last_batch = if is_padded { LastBatch::Pad } else { LastBatch::Partial };
-        let first = &stretch[0];
-        let mut rest = first.clone();
-        rest.batch_size = second;
+        let world = trouble.world(n);
+        let world_size = stretches[0].world_size;
         let mut seen = Vec::new();
-        let mut lengths = HashSet::new();
-        let before = engines(&world, first, last_batch);
-        for (engine, after) in before.iter().zip(engines(&world, &rest, last_batch)) {
-            engine.start_epoch(0).unwrap();
-            seen.extend(walk(&world, engine, first.steps, first.lost));
-            let state = engine.state().unwrap();
-            if state.epoch == 1 {
-                continue;
+        let mut reported = HashSet::new();
+        let mut is_over = false;
+        let mut saved: Vec<Option<State>> = vec![None; usize::try_from(world_size).unwrap()];
+        let end = Stretch {
+            world_size, batch_size: 2, steps: u64::MAX, lost: 0, is_in_order: false, acknowledged: u64::MAX,
+        };
+        for stretch in stretches.iter().chain([&end]) {
+            let stretch = Stretch { world_size, ..stretch.clone() };
+            let mut standings = HashSet::new();
+            for (engine, saved) in trouble.engines(&world, &stretch, last_batch).iter().zip(&mut saved) {
+                if let Some(state) = saved {
+                    let resumed = engine.resume(state).unwrap();
+                    standings.insert((resumed.steps_done, resumed.steps_left));
+                }
+                engine.start_epoch(0).unwrap();
+                let is_kept = |step: u64| stretch.acknowledged == u64::MAX || stretch.acknowledged >> step & 1 == 1;
+                seen.extend(walk_some(&world, engine, stretch.steps, is_kept));
+                report(engine, &mut reported);
+                *saved = Some(State::decode(&engine.state().unwrap().encode()).unwrap());
             }
-            let resumed = after.resume(&state).unwrap();
-            lengths.insert((resumed.steps_done, resumed.steps_left));
-            after.start_epoch(0).unwrap();
-            seen.extend(walk(&world, &after, u64::MAX, 0));
-            prop_assert_eq!(after.state().unwrap().epoch, 1);
+            prop_assert!(standings.len() <= 1, "{:?}", standings);
+            let epochs: HashSet<u64> = saved.iter().flatten().map(|state| state.epoch).collect();
+            prop_assert_eq!(epochs.len(), 1);
+            if epochs.contains(&1) {
+                trouble.check(n, &seen, &reported, most_dropped(&stretch, last_batch));
+                is_over = true;
+                break;
+            }
         }
-        prop_assert!(lengths.len() <= 1, "{:?}", lengths);
-        seen.sort_unstable();
-        prop_assert_eq!(seen, (0..n).collect::<Vec<_>>());
+        prop_assert!(is_over, "the last stretch has to end the epoch");
     }
+}
+
+#[test]
+fn acknowledgements_out_of_order_leave_equal_steps() {
+    let world = World::new(19, 60);
+    let mut lengths = HashSet::new();
+    for rank in 0..2 {
+        let mut config = world.config(4);
+        config.rank = Rank::new(rank, 2).unwrap();
+        config.last_batch = LastBatch::Pad;
+        let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
+        engine.start_epoch(0).unwrap();
+        walk_some(&world, &engine, 3, |step| step != 1);
+        let state = engine.state().unwrap();
+        let resumed = engine.resume(&state).unwrap();
+        lengths.insert((resumed.steps_done, resumed.steps_left));
+        engine.start_epoch(0).unwrap();
+        assert_eq!(walk(&world, &engine, 9, 0).len(), 4);
+        assert_eq!(engine.state().unwrap().epoch, 1);
+    }
+    assert_eq!(lengths, HashSet::from([(2, 1)]));
 }
 
 #[test]

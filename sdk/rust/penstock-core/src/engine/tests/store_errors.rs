@@ -59,7 +59,7 @@ fn first_error(
     let engine = Engine::new(Arc::new(Scripted(read)), config).unwrap();
     engine.start_epoch(0).unwrap();
     match next(&engine).unwrap_err() {
-        EngineError::Sample(sample) => sample,
+        EngineError::Sample { sample, .. } => sample,
         other => panic!("{other}"),
     }
 }

@@ -103,7 +103,7 @@ fn map_larger_than_the_machine_is_refused_and_the_old_one_kept() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(crate::soak::cases(12, 300))]
 
     #[test]
     fn sound_files_are_read_whole_and_pass_the_check(rounds in changes()) {
@@ -160,7 +160,7 @@ fn places(bytes: &[u8], page_bytes: usize) -> Vec<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(crate::soak::cases(400, 20_000))]
 
     #[test]
     fn flipped_structure_never_leads_out_of_the_file(

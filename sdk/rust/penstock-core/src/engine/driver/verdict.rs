@@ -1,0 +1,90 @@
+//! What samples that could not be read mean for their batch.
+
+use std::sync::Arc;
+
+use super::Driver;
+use crate::engine::assembly::Donor;
+use crate::engine::config::{EngineConfig, FREE_FAILURES, OnError};
+use crate::engine::reads::{Outcome, Payload};
+use crate::engine::run::{Cut, Run};
+use crate::engine::{EngineError, SampleError};
+use crate::stats::add;
+
+/// What becomes of a batch whose outcomes are all known.
+pub(super) enum Verdict {
+    /// It is made, with this sample in the place of those that failed, or without them.
+    Made(Option<Donor>),
+    /// The error takes its place; the epoch goes on behind it.
+    Lost(SampleError),
+    /// The error takes its place, and nothing comes behind it.
+    Over(EngineError),
+}
+
+impl Driver {
+    pub(super) fn judge(&mut self, index: usize, cut: &Cut) -> Verdict {
+        let replaces = self.config.on_error == OnError::Replace;
+        if replaces && let Some(donor) = cut.outcomes.iter().find_map(donor_of) {
+            self.work.donor = Some(donor);
+        }
+        let errors: Vec<_> = cut
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.answer.as_ref().err())
+            .collect();
+        let Some(first) = errors.first().map(|error| (*error).clone()) else {
+            return Verdict::Made(None);
+        };
+        let count = errors.len() as u64;
+        add(&self.stats.counters.errors, count);
+        let epoch = self.work.runs[index].epoch;
+        for error in &errors {
+            self.failures.record(epoch, error);
+        }
+        if self.config.on_error == OnError::Raise {
+            return Verdict::Lost(first);
+        }
+        self.work.runs[index].add_failures(cut.step, count);
+        let run = &self.work.runs[index];
+        let before = run.outcomes_before + cut.step * self.config.batch_size;
+        let outcomes = before + cut.outcomes.len() as u64;
+        if is_over_limit(&self.config, run, outcomes) {
+            return Verdict::Over(EngineError::TooManyFailures {
+                failed: run.failed(),
+                outcomes,
+                limit: self.config.max_failed_share,
+                last: first,
+            });
+        }
+        if !replaces {
+            add(&self.stats.counters.skipped, count);
+            return Verdict::Made(None);
+        }
+        let Some(donor) = self.work.donor.clone() else {
+            return Verdict::Lost(first);
+        };
+        add(&self.stats.counters.replaced, count);
+        Verdict::Made(Some(donor))
+    }
+}
+
+fn donor_of(outcome: &Outcome) -> Option<Donor> {
+    let Ok(Payload::Here(fields)) = &outcome.answer else {
+        return None;
+    };
+    Some(Donor {
+        sample_id: outcome.sample_id,
+        position: outcome.slot.position,
+        payload: Arc::new(Payload::Here(fields.clone())),
+    })
+}
+
+/// A few failures are always let through; beyond them their share counts, and so does an epoch in which
+/// nothing at all could be read.
+fn is_over_limit(config: &EngineConfig, run: &Run, outcomes: u64) -> bool {
+    #[allow(clippy::cast_precision_loss)]
+    let is_share_over = run.failed() as f64 > config.max_failed_share * outcomes as f64;
+    let slots = run.outcomes_before + run.plan().division().slots;
+    // A few samples that are left at a resume may all be bad.
+    let has_read_nothing = run.failed() == slots && run.is_whole_epoch();
+    (run.failed() > FREE_FAILURES && is_share_over) || has_read_nothing
+}
