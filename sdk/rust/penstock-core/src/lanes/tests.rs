@@ -12,24 +12,27 @@ const SIZE: u64 = 100_000;
 struct Behaviour {
     delay: Duration,
     rate: f64,
-    is_silent: bool,
-    is_down: bool,
+    state: NodeState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeState {
+    Healthy,
+    Silent,
+    Down,
     /// It takes connections and ends them at the first read.
-    is_resetting: bool,
-    is_full: bool,
+    Resetting,
+    Full,
 }
 
 const HEALTHY: Behaviour = Behaviour {
     delay: Duration::from_millis(50),
     rate: 50e6,
-    is_silent: false,
-    is_down: false,
-    is_resetting: false,
-    is_full: false,
+    state: NodeState::Healthy,
 };
 
 const DOWN: Behaviour = Behaviour {
-    is_down: true,
+    state: NodeState::Down,
     ..HEALTHY
 };
 
@@ -84,7 +87,7 @@ impl Lane for SimulatedLane {
             let asked_at = now();
             self.meter.asked(asked_at, size);
             let behaviour = self.world.get(self.node);
-            if behaviour.is_down || behaviour.is_resetting {
+            if matches!(behaviour.state, NodeState::Down | NodeState::Resetting) {
                 self.is_broken.store(true, Ordering::Relaxed);
                 self.meter.failed(size);
                 return Err("reset".to_owned());
@@ -102,7 +105,7 @@ impl Lane for SimulatedLane {
                 (Arc::clone(&self.world), Arc::clone(&self.meter), self.node);
             let arrival = tokio::spawn(async move {
                 tokio::time::sleep_until(end_at.into()).await;
-                while world.get(node).is_silent {
+                while world.get(node).state == NodeState::Silent {
                     sleep(Duration::from_millis(10)).await;
                 }
                 meter.heard(now());
@@ -123,7 +126,7 @@ impl Lane for SimulatedLane {
         self.world.looks.fetch_add(1, Ordering::Relaxed);
         if self.is_broken.load(Ordering::Relaxed) {
             Condition::Broken
-        } else if self.world.get(self.node).is_full {
+        } else if self.world.get(self.node).state == NodeState::Full {
             Condition::Full
         } else {
             Condition::Ready
@@ -149,7 +152,7 @@ impl Connector for SimulatedConnector {
         Box::pin(async move {
             let behaviour = world.get(node);
             sleep(2 * behaviour.delay).await;
-            if behaviour.is_down || behaviour.is_silent {
+            if matches!(behaviour.state, NodeState::Down | NodeState::Silent) {
                 return Err("nothing listens".to_owned());
             }
             world.opened.fetch_add(1, Ordering::Relaxed);
@@ -285,7 +288,7 @@ async fn reads_on_a_lane_that_falls_silent_are_asked_for_elsewhere() {
     world.set(
         nodes[0],
         Behaviour {
-            is_silent: true,
+            state: NodeState::Silent,
             ..HEALTHY
         },
     );
@@ -378,7 +381,7 @@ async fn an_error_is_not_held_back_by_a_lane_that_is_silent() {
     let (world, lanes, nodes) = three_nodes().await;
     load(&lanes, &nodes, 10, 1).await;
     let frozen = Behaviour {
-        is_silent: true,
+        state: NodeState::Silent,
         ..HEALTHY
     };
     world.set(nodes[0], frozen);
@@ -398,7 +401,7 @@ async fn a_node_that_ends_every_connection_is_opened_gently() {
     let (world, lanes, nodes) = three_nodes().await;
     let resetting = Behaviour {
         delay: Duration::from_millis(1),
-        is_resetting: true,
+        state: NodeState::Resetting,
         ..HEALTHY
     };
     world.set(nodes[0], resetting);
@@ -417,10 +420,12 @@ async fn a_node_that_ends_every_connection_is_opened_gently() {
 async fn reads_without_a_lane_wait_until_they_are_told() {
     let (world, lanes, nodes) = three_nodes().await;
     let full = Behaviour {
-        is_full: true,
+        state: NodeState::Full,
         ..HEALTHY
     };
-    nodes.iter().for_each(|node| world.set(*node, full));
+    for node in &nodes {
+        world.set(*node, full);
+    }
     sleep(Duration::from_millis(200)).await;
     let before = world.looks.load(Ordering::Relaxed);
     let started = now();
@@ -428,7 +433,9 @@ async fn reads_without_a_lane_wait_until_they_are_told() {
     let recover = async {
         sleep(Duration::from_millis(450)).await;
         let looks = world.looks.load(Ordering::Relaxed) - before;
-        nodes.iter().for_each(|node| world.set(*node, HEALTHY));
+        for node in &nodes {
+            world.set(*node, HEALTHY);
+        }
         looks
     };
     let (answers, looks) = futures::join!(futures::future::join_all(waiting), recover);

@@ -346,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Tokens that DataStax' driver for Python works out for the same keys (`Murmur3Token.from_key`), and over ten
-    /// thousand of them a sum in which every place counts.
+    /// Tokens that `cassandra-driver` works out for the same keys (`Murmur3Token.from_key`), and over ten thousand of
+    /// them a sum in which every place counts.
     #[test]
     fn tokens_are_those_of_the_drivers() {
         const FIRST: [i64; 8] = [
