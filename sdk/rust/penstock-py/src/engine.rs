@@ -293,8 +293,9 @@ fn close_at_exit(py: Python<'_>, engine: &Arc<Engine>) -> PyResult<()> {
                 .filter(|engine| engine.is_own() && !engine.is_ended())
                 .collect();
             args.py().detach(|| {
-                open.iter()
-                    .for_each(|engine| engine.close_within(Duration::ZERO));
+                for engine in &open {
+                    engine.close_within(Duration::ZERO);
+                }
                 let started = Instant::now();
                 for engine in open {
                     engine.close_within(EXIT_PATIENCE.saturating_sub(started.elapsed()));

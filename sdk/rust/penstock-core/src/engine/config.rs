@@ -66,6 +66,7 @@ impl BatchForm {
 
 /// Everything that stays the same over the life of an engine.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // choices of the user that do not depend on each other
 pub struct EngineConfig {
     pub dataset_id: Id,
     pub members: Members,
