@@ -347,7 +347,9 @@ mod tests {
     #[test]
     fn idle_memory_is_bounded_and_given_back() {
         let pool = Pool::new(3 * PAGE_BYTES);
-        let blocks: Vec<_> = (0..5).map(|_| pool.take(PAGE_BYTES).unwrap().freeze()).collect();
+        let blocks: Vec<_> = (0..5)
+            .map(|_| pool.take(PAGE_BYTES).unwrap().freeze())
+            .collect();
         assert_eq!(pool.stats().lent_bytes, 5 * PAGE_BYTES);
         drop(blocks);
         assert_eq!(pool.stats().idle_bytes, 3 * PAGE_BYTES);
@@ -371,12 +373,7 @@ mod tests {
     #[test]
     fn what_no_memory_can_hold_is_refused() {
         let pool = Pool::new(MIB);
-        for len in [
-            usize::MAX,
-            usize::MAX - PAGE_BYTES,
-            usize::MAX / 2,
-            1 << 62,
-        ] {
+        for len in [usize::MAX, usize::MAX - PAGE_BYTES, usize::MAX / 2, 1 << 62] {
             assert!(pool.take(len).is_err(), "{len}");
         }
         assert_eq!(pool.stats(), PoolStats::default());

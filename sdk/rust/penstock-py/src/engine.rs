@@ -270,7 +270,7 @@ impl Drop for PyEngine {
     fn drop(&mut self) {
         if self.engine.is_own() {
             // There is nobody to tell when it fails.
-            let _ = Python::attach(|py| self.close(py));
+            let _ = Python::attach(|py| self.close(py, None));
         } else {
             // A forked child has no thread that could answer, and locks may be held for ever: leave all as it is.
             std::mem::forget(Arc::clone(&self.engine));
