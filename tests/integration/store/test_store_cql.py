@@ -99,6 +99,7 @@ def _engine(store: Store, dataset_id: bytes, objects: list[tuple[bytes, list[tup
         world_size=1,
         last_batch="partial",
         in_order=True,
+        window_bytes=None,
         prefetch_bytes=1 << 24,
     )
 
