@@ -17,6 +17,7 @@ use scylla::errors::{
     NewSessionError,
 };
 use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -80,6 +81,8 @@ fn profile(config: &CqlConfig) -> ExecutionProfileHandle {
         .build();
     ExecutionProfile::builder()
         .load_balancing_policy(policy)
+        // We try again ourselves: the driver would go on to dead nodes, and report them instead of what a live one said.
+        .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .consistency(Consistency::LocalQuorum)
         .request_timeout(Some(REQUEST_TIMEOUT))
         .build()
