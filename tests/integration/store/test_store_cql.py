@@ -85,8 +85,8 @@ def _engine(store: Store, dataset_id: bytes, objects: list[tuple[bytes, list[tup
     """Reads the objects' images one by one; a sample has the id of its object."""
     ids = b"".join(object_id for object_id, _ in objects)
     images = [fields[0][1] for _, fields in objects]
-    sizes = np.array([len(image) for image in images], "<u8")
-    sums = np.array([xxh3_64(image) for image in images], "<u8")
+    sizes = np.array([len(image) for image in images], "<u8").tobytes()
+    sums = np.array([xxh3_64(image) for image in images], "<u8").tobytes()
     return Engine(
         store,
         dataset_id=dataset_id,
