@@ -79,13 +79,20 @@ impl Pool {
 
     /// A block of exactly `len` bytes, for one writer.
     pub fn take(&self, len: usize) -> Result<BlockMut, NoMemory> {
+        let mut block = self.take_at_least(len)?;
+        block.truncate(len);
+        Ok(block)
+    }
+
+    /// A block of `len` bytes, or of as many more as cost nothing.
+    pub fn take_at_least(&self, len: usize) -> Result<BlockMut, NoMemory> {
         let capacity = class_bytes(len).ok_or(NoMemory { bytes: len })?;
         let memory = match self.0.reuse(capacity) {
             Some(memory) => memory,
             None => self.0.allocate(capacity)?,
         };
         Ok(BlockMut(Block {
-            len,
+            len: capacity,
             memory: Some(memory),
             pool: Arc::downgrade(&self.0),
         }))
@@ -218,6 +225,11 @@ impl BlockMut {
         let start = self.0.as_ptr();
         // SAFETY: the range is allocated and initialised; `&mut self` is the only way to it before `freeze`.
         unsafe { std::slice::from_raw_parts_mut(start, self.0.len) }
+    }
+
+    /// Leaves out what is behind `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.0.len = self.0.len.min(len);
     }
 
     /// Ends the writing: from here on the bytes belong to whoever the block is exported to.

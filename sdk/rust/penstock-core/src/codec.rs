@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
+use crate::checksum::{xxh3, xxh3_of_chunks};
 use crate::errors::StoreError;
 use crate::store::{FieldData, NewObject};
 
@@ -32,7 +32,7 @@ impl Header {
             layout: LAYOUT,
             chunk_bytes: u32::try_from(CHUNK_BYTES).unwrap_or(u32::MAX),
             total_bytes: data.len() as u64,
-            xxh3: xxh3_64(data),
+            xxh3: xxh3(data),
         }
     }
 
@@ -83,7 +83,7 @@ pub fn assemble(
     let field = FieldData {
         name,
         size_bytes: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
-        xxh3: checksum(&chunks),
+        xxh3: xxh3_of_chunks(&chunks),
         chunks,
         is_verified: true,
     };
@@ -100,17 +100,6 @@ pub fn assemble(
         ));
     }
     Ok(field)
-}
-
-fn checksum(chunks: &[Bytes]) -> u64 {
-    if let [only] = chunks {
-        return xxh3_64(only);
-    }
-    let mut hasher = Xxh3Default::new();
-    for chunk in chunks {
-        hasher.update(chunk);
-    }
-    hasher.digest()
 }
 
 /// Field names are letters, digits and underscores, at most 63 of them, and start with no digit.

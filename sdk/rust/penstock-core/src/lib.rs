@@ -1,6 +1,7 @@
 //! The engine and the stores of Penstock. No Python in here.
 
 pub mod arena;
+pub mod checksum;
 pub mod codec;
 pub mod digest;
 pub mod engine;

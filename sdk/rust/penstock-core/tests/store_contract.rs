@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use penstock_core::checksum::xxh3;
 use penstock_core::codec::CHUNK_BYTES;
 use penstock_core::errors::StoreError;
 use penstock_core::id::Id;
@@ -11,7 +12,6 @@ use penstock_core::store::{
     self, Consistency, Expected, Fields, NewObject, ReadRequest, Record, Store, StoreConfig, Table,
     WriteRequest,
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 fn id(number: u8) -> Id {
     Id::new([number; 16])
@@ -75,7 +75,7 @@ impl Case {
             ("image", large.len() as u64)
         );
         assert_eq!(image.to_bytes(), large);
-        assert_eq!(image.xxh3, xxh3_64(&large));
+        assert_eq!(image.xxh3, xxh3(&large));
         assert!(image.is_verified && mask.is_verified);
         let all = self.read(1, None).await.unwrap();
         let names: Vec<&str> = all.fields.iter().map(|field| &*field.name).collect();
@@ -130,7 +130,7 @@ impl Case {
             object_id: id(number),
             field: Arc::from(field),
             size_bytes,
-            xxh3: xxh3_64(data),
+            xxh3: xxh3(data),
         };
         let expected = vec![
             expect(7, "a", 3, b"one"),

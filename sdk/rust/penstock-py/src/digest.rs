@@ -26,7 +26,7 @@ pub fn blake3<'py>(py: Python<'py>, data: &Bound<'py, PyAny>) -> PyResult<Bound<
 #[pyo3(signature = (data, /))]
 pub fn xxh3_64(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<u64> {
     let data = bytes_of(data)?;
-    Ok(py.detach(|| xxhash_rust::xxh3::xxh3_64(&data)))
+    Ok(py.detach(|| penstock_core::checksum::xxh3(&data)))
 }
 
 /// The canonical hash of every row of an Arrow table: 16 bytes a row.

@@ -1,16 +1,16 @@
-//! Making a batch of its samples, on a thread that neither talks to a network nor runs Python: one copy into the
-//! arena, or none when the batch is a list; what lies in a store on this machine is read straight into its place.
+//! Making a batch of its samples. Those that came over a network are in the arena already, or stay as they are when the
+//! batch is a list; what lies in a store on this machine is read straight into its place.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::batch::{Batch, BatchField, Content};
 use super::config::BatchForm;
 use super::reads::{Outcome, Payload, Reader};
-use super::run::Cut;
-use crate::arena::{BlockMut, Pool};
+use super::laying::{Cut, LaidField, Laying};
+use crate::arena::Pool;
 use crate::id::Id;
 use crate::stats::Stats;
 use crate::store::FieldData;
@@ -21,6 +21,20 @@ pub(super) struct Donor {
     pub sample_id: Id,
     pub position: u64,
     pub payload: Arc<Payload>,
+}
+
+impl Donor {
+    /// The sample of an outcome, when its bytes are at hand.
+    pub fn of(outcome: &Outcome) -> Option<Self> {
+        let Ok(Payload::Here(fields)) = &outcome.answer else {
+            return None;
+        };
+        Some(Self {
+            sample_id: outcome.sample_id,
+            position: outcome.slot.position,
+            payload: Arc::new(Payload::Here(fields.clone())),
+        })
+    }
 }
 
 /// A batch to be made.
@@ -57,22 +71,7 @@ struct Row<'a> {
     payload: &'a Payload,
 }
 
-/// The samples of one field end to end, and where each starts.
-type Filled = (BlockMut, Vec<u64>);
-
 impl Assembly {
-    /// What the batch will hold.
-    pub fn size_bytes(&self) -> u64 {
-        let rows = self.rows();
-        let sizes = rows.iter().map(|row| {
-            let fields = 0..self.names.len();
-            fields
-                .map(|field| row.payload.size_bytes(field))
-                .sum::<u64>()
-        });
-        sizes.sum()
-    }
-
     fn rows(&self) -> Vec<Row<'_>> {
         let outcomes = self.cut.outcomes.iter();
         outcomes
@@ -95,10 +94,12 @@ impl Assembly {
     }
 
     /// The batch, or its samples when a store on this machine could not fill it with them.
-    pub fn run(self) -> Result<Assembled, Cut> {
+    pub fn run(mut self) -> Result<Assembled, Cut> {
         let started = Instant::now();
+        let laying = self.cut.laying.take();
+        let copied_before = laying.as_ref().map_or(Duration::ZERO, Laying::spent);
         let rows = self.rows();
-        let Some((fields, donor)) = self.fields(&rows) else {
+        let Some((fields, donor)) = self.fields(&rows, laying) else {
             drop(rows);
             return Err(self.cut);
         };
@@ -114,7 +115,8 @@ impl Assembly {
             ready_at: Instant::now(),
             fields,
         };
-        self.stats.stages.copy.record(started.elapsed());
+        let copying = copied_before + started.elapsed();
+        self.stats.stages.copy.record(copying);
         Ok(Assembled {
             batch,
             source_bytes: self.cut.cost_bytes(),
@@ -122,7 +124,11 @@ impl Assembly {
         })
     }
 
-    fn fields(&self, rows: &[Row<'_>]) -> Option<(Vec<BatchField>, Option<Donor>)> {
+    fn fields(
+        &self,
+        rows: &[Row<'_>],
+        laying: Option<Laying>,
+    ) -> Option<(Vec<BatchField>, Option<Donor>)> {
         let named = |contents: Vec<Content>| {
             let named = self.names.iter().cloned().zip(contents);
             named.map(|(name, content)| BatchField { name, content })
@@ -132,17 +138,20 @@ impl Assembly {
         {
             return Some((named(lists).collect(), None));
         }
-        let filled = self.fill(rows)?;
-        let donor = self.donor_from(rows, &filled);
-        let contents = filled.into_iter().map(|(block, offsets)| match self.form {
+        let laid = match laying {
+            Some(laying) => self.lay_rest(rows, laying),
+            None => self.fill(rows)?,
+        };
+        let donor = self.donor_from(rows, &laid);
+        let contents = laid.into_iter().map(|field| match self.form {
             BatchForm::Arena => Content::Arena {
-                block: block.freeze(),
-                offsets,
+                block: field.block.freeze(),
+                offsets: field.offsets,
             },
             BatchForm::List => {
-                let bytes = block.into_bytes();
-                let samples = offsets.windows(2).map(|pair| bytes.slice(range(pair)));
-                Content::List(samples.collect())
+                let bytes = field.block.into_bytes();
+                let samples = field.offsets.windows(2).map(range);
+                Content::List(samples.map(|range| bytes.slice(range)).collect())
             }
         });
         Some((named(contents.collect()).collect(), donor))
@@ -152,7 +161,7 @@ impl Assembly {
     fn lists(&self, rows: &[Row<'_>]) -> Option<Vec<Content>> {
         let samples = rows.iter().map(|row| match row.payload {
             Payload::Here(fields) => Some(fields),
-            Payload::Near(_) => None,
+            Payload::Near(_) | Payload::Laid => None,
         });
         let samples: Vec<&Vec<FieldData>> = samples.collect::<Option<_>>()?;
         let list = |field: usize| samples.iter().map(move |fields| fields[field].to_bytes());
@@ -160,14 +169,25 @@ impl Assembly {
         Some(lists.collect())
     }
 
-    fn fill(&self, rows: &[Row<'_>]) -> Option<Vec<Filled>> {
-        let mut filled: Vec<Filled> = (0..self.names.len())
+    /// Adds what could not be copied before all outcomes were known.
+    fn lay_rest(&self, rows: &[Row<'_>], mut laying: Laying) -> Vec<LaidField> {
+        for row in &rows[laying.rows()..] {
+            if let Payload::Here(fields) = row.payload {
+                laying.add(fields, &self.pool);
+            }
+        }
+        debug_assert_eq!(laying.rows(), rows.len());
+        laying.finish()
+    }
+
+    fn fill(&self, rows: &[Row<'_>]) -> Option<Vec<LaidField>> {
+        let mut laid: Vec<LaidField> = (0..self.names.len())
             .map(|field| self.take_block(rows.iter().map(|row| row.payload.size_bytes(field))))
             .collect();
         let mut targets: Vec<Vec<&mut [u8]>> = rows.iter().map(|_| Vec::new()).collect();
-        for (block, offsets) in &mut filled {
-            let mut rest = block.as_mut_slice();
-            for (targets, pair) in targets.iter_mut().zip(offsets.windows(2)) {
+        for field in &mut laid {
+            let mut rest = field.block.as_mut_slice();
+            for (targets, pair) in targets.iter_mut().zip(field.offsets.windows(2)) {
                 let (target, behind) = rest.split_at_mut(range(pair).len());
                 targets.push(target);
                 rest = behind;
@@ -186,13 +206,14 @@ impl Assembly {
                         data.copy_to(target);
                     }
                 }
+                Payload::Laid => {}
             }
         }
         let is_whole = near.is_empty() || self.reader.fill(&mut near, near_samples);
-        is_whole.then_some(filled)
+        is_whole.then_some(laid)
     }
 
-    fn take_block(&self, sizes: impl Iterator<Item = u64>) -> Filled {
+    fn take_block(&self, sizes: impl Iterator<Item = u64>) -> LaidField {
         let mut offsets = vec![0];
         let mut end = 0;
         for size_bytes in sizes {
@@ -202,18 +223,18 @@ impl Assembly {
         let block = self.pool.take(usize::try_from(end).unwrap_or(usize::MAX));
         // The driver makes an error for the consumer of it.
         let block = block.unwrap_or_else(|error| panic!("{error}"));
-        (block, offsets)
+        LaidField { block, offsets }
     }
 
     /// The first sample that was read here: the driver has not seen its bytes.
-    fn donor_from(&self, rows: &[Row<'_>], filled: &[Filled]) -> Option<Donor> {
+    fn donor_from(&self, rows: &[Row<'_>], laid: &[LaidField]) -> Option<Donor> {
         let first = rows.first().filter(|_| self.leaves_donor)?;
         let Payload::Near(request) = first.payload else {
             return None;
         };
-        let copies = filled.iter().enumerate().map(|(field, (block, offsets))| {
-            let bytes = &block.as_ref()[range(&offsets[..2])];
-            request.field_data(field, &self.names[field], Bytes::copy_from_slice(bytes))
+        let copies = laid.iter().enumerate().map(|(index, field)| {
+            let bytes = &field.block.as_ref()[range(&field.offsets[..2])];
+            request.field_data(index, &self.names[index], Bytes::copy_from_slice(bytes))
         });
         Some(Donor {
             sample_id: first.sample_id,

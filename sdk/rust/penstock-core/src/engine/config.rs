@@ -182,15 +182,20 @@ impl EngineConfig {
         EpochPlan::new(order, done, self.rank, self.batch_size, self.last_batch)
     }
 
-    /// What a batch will need in the arena, judged by a few members.
-    pub(super) fn expected_batch_bytes(&self) -> u64 {
+    /// What each field of a batch will need in the arena, judged by a few members.
+    pub(super) fn expected_field_bytes(&self) -> impl Iterator<Item = u64> {
         let count = self.members.len();
         let looked_at = EXPECTATION_SAMPLES.min(count).max(1);
         let step = count / looked_at;
-        let bytes: u64 = (0..looked_at)
-            .map(|i| self.members.size_bytes(i * step))
-            .sum();
-        bytes / looked_at * self.batch_size.min(count)
+        let fields = 0..self.members.fields().len();
+        fields.map(move |field| {
+            let sizes = (0..looked_at).map(|i| self.members.entry(i * step, field).size_bytes);
+            sizes.sum::<u64>() / looked_at * self.batch_size.min(count)
+        })
+    }
+
+    fn expected_batch_bytes(&self) -> u64 {
+        self.expected_field_bytes().sum()
     }
 
     /// What comes of a budget: a default is lowered for a store on this machine, and the largest sample always fits.

@@ -21,11 +21,12 @@ use verdict::Verdict;
 
 use super::assembly::{Assembled, Assembly, Donor, done_ranges};
 use super::batch::{Laid, Lost};
-use super::config::{EngineConfig, OnError};
+use super::config::{BatchForm, EngineConfig, OnError};
 use super::exchange::Exchange;
 use super::failures::Failures;
+use super::laying::{Cut, Rooms};
 use super::reads::{Outcome, Payload, ReadDone, Reader, Requests};
-use super::run::{Cut, Run};
+use super::run::Run;
 use super::window::Window;
 use super::{EngineError, panic_message};
 use crate::arena::Pool;
@@ -36,7 +37,7 @@ use crate::stats::{Stats, add, set};
 const SLOT_COST_BYTES: u64 = 256;
 /// A connection has a limited number of stream ids; the bytes are limited by the window.
 const MAX_READS: usize = 4096;
-/// Batches copied at the same time: copying is bound by memory, not by the number of threads.
+/// Batches filled at the same time from a store on this machine: that is bound by memory, not by the number of threads.
 const MAX_COPIES: usize = 2;
 const TICK: Duration = Duration::from_secs(1);
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
@@ -83,7 +84,7 @@ pub(super) struct Driver {
 }
 
 /// What is under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Work {
     reads: FuturesUnordered<BoxFuture<'static, ReadDone>>,
     copies: FuturesUnordered<BoxFuture<'static, Copy>>,
@@ -94,8 +95,8 @@ pub(super) struct Work {
     held_bytes: u64,
     /// What may be held; it changes with the number of loaders in the process.
     budget_bytes: u64,
-    /// The most that a batch has needed in the arena; at first what is to be expected.
-    largest_batch_bytes: u64,
+    /// What the next batches will need in the arena.
+    rooms: Rooms,
     donor: Option<Donor>,
     /// How often all was given up because nobody asked.
     parks: u32,
@@ -104,9 +105,16 @@ pub(super) struct Work {
 impl Work {
     pub fn new(config: &EngineConfig) -> Self {
         Self {
+            reads: FuturesUnordered::new(),
+            copies: FuturesUnordered::new(),
+            requests: Requests::default(),
+            runs: VecDeque::new(),
+            generation: 0,
+            held_bytes: 0,
             budget_bytes: config.prefetch_bytes,
-            largest_batch_bytes: config.expected_batch_bytes(),
-            ..Self::default()
+            rooms: Rooms::new(config.expected_field_bytes()),
+            donor: None,
+            parks: 0,
         }
     }
 }
@@ -114,8 +122,6 @@ impl Work {
 /// What came of a batch that was to be made.
 struct Copy {
     generation: u64,
-    /// What was set aside for the batch.
-    size_bytes: u64,
     /// The samples come back, all read, when the batch could not be made without a decision about some of them.
     result: Result<Result<Box<Assembled>, Cut>, JoinError>,
 }
@@ -146,7 +152,7 @@ impl Driver {
             match event {
                 Event::Read(done) => self.on_reads(*done),
                 Event::Copied(copy) => match copy.result {
-                    Ok(result) => self.on_copied(copy.generation, copy.size_bytes, result),
+                    Ok(result) => self.on_made(copy.generation, result),
                     Err(error) => return self.on_panic(error),
                 },
                 Event::Command(Command::Close) => break,
@@ -197,7 +203,7 @@ impl Driver {
                 let sample_id = members.id(slot.position);
                 let nothing = Payload::Here(Vec::new());
                 let outcome = Outcome::of(slot, sample_id, cost_bytes, nothing);
-                self.work.runs[index].answered(outcome);
+                self.take_in(index, outcome);
                 continue;
             }
             let requests = &mut self.work.requests;
@@ -206,7 +212,7 @@ impl Driver {
                 let sample_id = request.sample_id;
                 let payload = Payload::Near(Box::new(request));
                 let outcome = Outcome::of(slot, sample_id, cost_bytes, payload);
-                self.work.runs[index].answered(outcome);
+                self.take_in(index, outcome);
                 continue;
             }
             self.window.requested(now, request.window_bytes);
@@ -217,10 +223,12 @@ impl Driver {
 
     /// The run and slot to be asked for next; opens the next epoch when this one is wholly asked for.
     fn admitting(&mut self) -> Option<(usize, Slot)> {
-        let current = self.work.runs.front()?;
-        if let Some(slot) = current.upcoming() {
+        let members = &self.config.members;
+        let current = self.work.runs.front_mut()?;
+        if let Some(slot) = current.upcoming(members) {
             return Some((0, slot));
         }
+        let current = self.work.runs.front()?;
         if self.work.runs.len() == 1
             && self.config.is_next_epoch_prefetched
             && current.is_all_admitted()
@@ -230,7 +238,7 @@ impl Driver {
             let plan = self.config.plan(epoch, Done::default()).ok()?;
             self.open(epoch, plan);
         }
-        let slot = self.work.runs.get(1)?.upcoming()?;
+        let slot = self.work.runs.get_mut(1)?.upcoming(&self.config.members)?;
         Some((1, slot))
     }
 
@@ -246,7 +254,7 @@ impl Driver {
     /// on its way into a batch, the batch it waits for may go over: a batch larger than the budget
     /// would never come otherwise.
     fn has_room(&self, index: usize, cost_bytes: u64) -> bool {
-        let after = self.work.held_bytes + cost_bytes + self.copy_room_bytes();
+        let after = self.work.held_bytes + cost_bytes;
         if after <= self.work.budget_bytes {
             return true;
         }
@@ -256,13 +264,6 @@ impl Driver {
             && run.ready.is_empty()
             && self.work.copies.is_empty()
             && self.exchange.ready_len() == 0
-    }
-
-    /// Kept free for the copies that may start: while it is made, a batch is in memory twice.
-    fn copy_room_bytes(&self) -> u64 {
-        let idle_copies = MAX_COPIES.saturating_sub(self.work.copies.len()) as u64;
-        let room = idle_copies * self.work.largest_batch_bytes;
-        room.min(self.work.budget_bytes / 4)
     }
 
     fn cut(&mut self) {
@@ -292,8 +293,12 @@ impl Driver {
                 return;
             }
         };
+        if let Some(laying) = &cut.laying {
+            self.work.rooms.note(laying);
+        }
         let run = &self.work.runs[index];
         let generation = run.generation;
+        let is_settled = cut.is_settled;
         let assembly = Assembly {
             epoch: run.epoch,
             cut,
@@ -305,9 +310,9 @@ impl Driver {
             pool: self.pool.clone(),
             stats: Arc::clone(&self.stats),
         };
-        let size_bytes = assembly.size_bytes();
-        self.work.held_bytes += size_bytes;
-        self.work.largest_batch_bytes = self.work.largest_batch_bytes.max(size_bytes);
+        if is_settled {
+            return self.on_made(generation, assembly.run().map(Box::new));
+        }
         let reader = Arc::clone(&self.reader);
         let copy = async move {
             let result = match tokio::task::spawn_blocking(move || assembly.run()).await {
@@ -315,11 +320,7 @@ impl Driver {
                 Ok(Ok(assembled)) => Ok(Ok(Box::new(assembled))),
                 Err(error) => Err(error),
             };
-            Copy {
-                generation,
-                size_bytes,
-                result,
-            }
+            Copy { generation, result }
         };
         self.work.copies.push(copy.boxed());
     }
@@ -356,34 +357,38 @@ impl Driver {
     fn on_read(&mut self, done: ReadDone) {
         self.window
             .answered(Instant::now(), done.window_bytes, done.delay);
-        let of_generation = |run: &&mut Run| run.generation == done.generation;
-        if let Some(run) = self.work.runs.iter_mut().find(of_generation) {
-            run.answered(done.outcome);
+        let of_generation = |run: &Run| run.generation == done.generation;
+        if let Some(index) = self.work.runs.iter().position(of_generation) {
+            self.take_in(index, done.outcome);
         } else {
             self.work.held_bytes -= done.outcome.cost_bytes;
             add(&self.stats.counters.discarded, 1);
         }
     }
 
-    fn on_copied(&mut self, generation: u64, size_bytes: u64, result: Result<Box<Assembled>, Cut>) {
+    /// Puts an outcome into its batch, and its bytes into the arena.
+    fn take_in(&mut self, index: usize, outcome: Outcome) {
+        let batch = self.work.runs[index].answered(outcome);
+        if self.config.form == BatchForm::Arena {
+            batch.lay(&mut self.work.rooms, &self.pool, self.config.on_error);
+        }
+    }
+
+    fn on_made(&mut self, generation: u64, result: Result<Box<Assembled>, Cut>) {
         let of_generation = |run: &Run| run.generation == generation;
         let index = self.work.runs.iter().position(of_generation);
         match (result, index) {
             (Ok(assembled), Some(index)) => {
                 self.work.held_bytes -= assembled.source_bytes;
+                self.work.held_bytes += assembled.batch.held_bytes;
                 self.work.donor = assembled.donor.or(self.work.donor.take());
                 let batch = Box::new(assembled.batch);
                 let ready = &mut self.work.runs[index].ready;
                 ready.insert(batch.step, Laid::Batch(batch));
             }
-            (Ok(assembled), None) => {
-                self.work.held_bytes -= assembled.source_bytes + size_bytes;
-            }
-            (Err(cut), Some(index)) => {
-                self.work.held_bytes -= size_bytes;
-                self.assemble(index, cut);
-            }
-            (Err(cut), None) => self.work.held_bytes -= cut.cost_bytes() + size_bytes,
+            (Ok(assembled), None) => self.work.held_bytes -= assembled.source_bytes,
+            (Err(cut), Some(index)) => self.assemble(index, cut),
+            (Err(cut), None) => self.work.held_bytes -= cut.cost_bytes(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! The engine: streams the members of a subset through a store into batches.
 //!
 //! The consumer's face is [`Engine`]; behind it one task (`driver`) owns all state. A slot of the plan
-//! is asked for (`reads`), its answer joins its epoch (`run`), a batch is cut from what has come and
-//! copied (`assembly`), and laid down where the consumer takes it (`exchange`).
+//! is asked for (`reads`), its answer joins its epoch (`run`), finds its batch (`places`) and goes into the
+//! arena (`laying`); a full batch is completed (`assembly`) and laid down where the consumer takes it (`exchange`).
 
 mod assembly;
 mod batch;
@@ -10,6 +10,8 @@ mod config;
 mod driver;
 mod exchange;
 mod failures;
+mod laying;
+mod places;
 mod reads;
 mod run;
 mod saving;

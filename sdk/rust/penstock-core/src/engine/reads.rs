@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use xxhash_rust::xxh3::Xxh3;
 
 use super::SampleError;
-use super::run::Cut;
+use super::laying::Cut;
+use crate::checksum::xxh3_of_chunks;
 use crate::errors::StoreError;
 use crate::id::Id;
 use crate::members::{Entry, Members};
@@ -51,6 +51,8 @@ pub(super) enum Payload {
     Here(Vec<FieldData>),
     /// In a store on this machine: whoever makes the batch reads them into it.
     Near(Box<SampleRequest>),
+    /// In the batch that the sample is part of.
+    Laid,
 }
 
 impl Payload {
@@ -58,6 +60,7 @@ impl Payload {
         match self {
             Self::Here(fields) => fields[field].size_bytes,
             Self::Near(request) => request.entries[field].size_bytes,
+            Self::Laid => 0,
         }
     }
 }
@@ -255,8 +258,8 @@ impl Reader {
             }
         });
         Cut {
-            step: cut.step,
             outcomes: join_all(outcomes).await,
+            ..cut
         }
     }
 
@@ -388,7 +391,7 @@ fn check_record(
         let found = if data.is_verified {
             data.xxh3
         } else {
-            checksum(data)
+            xxh3_of_chunks(&data.chunks)
         };
         if found != entry.xxh3 {
             return bad(format!(
@@ -398,12 +401,4 @@ fn check_record(
         }
     }
     Ok(())
-}
-
-fn checksum(data: &FieldData) -> u64 {
-    let mut hasher = Xxh3::new();
-    for chunk in &data.chunks {
-        hasher.update(chunk);
-    }
-    hasher.digest()
 }

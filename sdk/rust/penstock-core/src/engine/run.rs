@@ -1,27 +1,18 @@
 //! One epoch of one rank while it is being read: what to ask for next, what has come, which batch can be cut.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::EngineError;
 use super::batch::Laid;
+use super::laying::{Cut, OpenBatch};
+use super::places::Places;
 use super::reads::Outcome;
+use crate::members::Members;
 use crate::plan::{EpochPlan, Runs, Slot};
 use crate::state::Delivered;
 
-/// The outcomes of one batch, chosen and in the order of the batch.
-#[derive(Debug)]
-pub(super) struct Cut {
-    pub step: u64,
-    pub outcomes: Vec<Outcome>,
-}
-
-impl Cut {
-    /// What its samples count against `prefetch_bytes`.
-    pub fn cost_bytes(&self) -> u64 {
-        self.outcomes.iter().map(|outcome| outcome.cost_bytes).sum()
-    }
-}
+/// Slots that are worked out at once.
+const SLOTS_AHEAD: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Run {
@@ -45,17 +36,11 @@ pub(super) struct Run {
     /// Own slots of batches that are laid down for the consumer, as far as is known.
     laid: VecDeque<Vec<(u64, u64)>>,
     plan: EpochPlan,
-    displacement: u64,
-    upcoming: Option<Slot>,
-    /// All slots below have their outcome; `answered` says it for those from here on.
-    floor: u64,
-    answered: VecDeque<bool>,
-    arrived: Arrived,
-    /// Repeats that have come: they fill the last batch only, however early they arrive, so that all ranks
-    /// have done the same number of samples after the same step.
-    padding: Vec<Outcome>,
-    cut_steps: u64,
-    cut_slots: u64,
+    /// The next slots to ask for, worked out some at a time.
+    upcoming: VecDeque<Slot>,
+    /// Slots that have been worked out.
+    planned: u64,
+    places: Places,
 }
 
 impl Run {
@@ -77,15 +62,10 @@ impl Run {
             failed: BTreeMap::new(),
             handed,
             laid: VecDeque::new(),
-            upcoming: plan.slot(0),
+            places: Places::new(*plan.division(), displacement),
             plan,
-            displacement,
-            floor: 0,
-            answered: VecDeque::new(),
-            arrived: Arrived::default(),
-            padding: Vec::new(),
-            cut_steps: 0,
-            cut_slots: 0,
+            upcoming: VecDeque::with_capacity(SLOTS_AHEAD),
+            planned: 0,
         }
     }
 
@@ -94,34 +74,42 @@ impl Run {
     }
 
     /// The next slot to ask for; none when all have been, or when the run has failed or waits.
-    pub fn upcoming(&self) -> Option<Slot> {
+    pub fn upcoming(&mut self, members: &Members) -> Option<Slot> {
         if self.error.is_some() || self.is_parked {
             return None;
         }
-        self.upcoming
+        if self.upcoming.is_empty() {
+            self.look_ahead(members);
+        }
+        self.upcoming.front().copied()
+    }
+
+    /// In a large subset each member lies on a page of its own that the processor has to look for: it finds those of
+    /// several slots side by side.
+    fn look_ahead(&mut self, members: &Members) {
+        let first = self.planned;
+        let slots = (first..first + SLOTS_AHEAD as u64).map_while(|index| self.plan.slot(index));
+        self.upcoming.extend(slots);
+        self.planned += self.upcoming.len() as u64;
+        members.touch(self.upcoming.iter().map(|slot| slot.position));
     }
 
     /// The upcoming slot has been asked for.
     pub fn advance(&mut self) {
-        if let Some(slot) = self.upcoming {
-            self.answered.push_back(false);
-            self.upcoming = self.plan.slot(slot.index + 1);
-        }
+        self.upcoming.pop_front();
     }
 
     fn admitted_slots(&self) -> u64 {
-        self.upcoming
-            .map_or(self.plan.division().slots, |slot| slot.index)
+        self.planned - self.upcoming.len() as u64
     }
 
     /// Whether the next batch cannot be cut from what has been asked for so far.
     pub fn lacks_slots(&self) -> bool {
-        let need = self.plan.division().batch_len(self.cut_steps);
-        self.admitted_slots() - self.cut_slots < need
+        self.places.available(self.admitted_slots()) < self.places.next_batch_len()
     }
 
     pub fn is_all_admitted(&self) -> bool {
-        self.upcoming.is_none() && self.error.is_none()
+        self.admitted_slots() == self.plan.division().slots && self.error.is_none()
     }
 
     pub fn add_failures(&mut self, step: u64, count: u64) {
@@ -178,108 +166,28 @@ impl Run {
     }
 
     pub fn arrived_len(&self) -> usize {
-        self.arrived.len()
+        self.places.batches().map(OpenBatch::len).sum()
     }
 
-    pub fn answered(&mut self, outcome: Outcome) {
-        let offset = usize::try_from(outcome.slot.index - self.floor).unwrap_or(usize::MAX);
-        self.answered[offset] = true;
-        while self.answered.front() == Some(&true) {
-            self.answered.pop_front();
-            self.floor += 1;
-        }
-        if outcome.slot.is_padding {
-            self.padding.push(outcome);
-        } else {
-            self.arrived.push(outcome);
-        }
+    /// Puts an outcome into the batch that it belongs to, which is returned.
+    pub fn answered(&mut self, outcome: Outcome) -> &mut OpenBatch {
+        self.places.put(outcome)
     }
 
     /// The next batch, when enough has come and nothing that is due is missing.
     pub fn cut(&mut self) -> Option<Cut> {
-        let division = *self.plan.division();
-        let step = self.cut_steps;
-        if step >= division.steps || self.error.is_some() {
+        if self.error.is_some() {
             return None;
         }
-        if step + 1 == division.steps {
-            self.padding
-                .drain(..)
-                .for_each(|outcome| self.arrived.push(outcome));
-        }
-        let need = usize::try_from(division.batch_len(step)).unwrap_or(usize::MAX);
-        let due = (step + 1)
-            .saturating_sub(self.displacement)
-            .saturating_mul(division.batch_size())
-            .min(division.slots);
-        if self.arrived.len() < need || self.floor < due {
-            return None;
-        }
-        let outcomes = self.arrived.take(need, due);
-        self.cut_steps += 1;
-        self.cut_slots += need as u64;
-        Some(Cut { step, outcomes })
+        self.places.close_next().map(OpenBatch::into_cut)
     }
 
     /// The bytes that are given up when the run is dropped; reads and copies under way not included.
     pub fn held_bytes(&self) -> u64 {
-        let outcomes = self.arrived.iter().chain(&self.padding);
+        let outcomes = self.places.batches().flat_map(OpenBatch::outcomes);
         let arrived: u64 = outcomes.map(|outcome| outcome.cost_bytes).sum();
         let ready: u64 = self.ready.values().map(Laid::held_bytes).sum();
         arrived + ready
-    }
-}
-
-/// What has come and is in no batch yet, in the order in which it came; what is due is found without a search.
-#[derive(Debug, Default)]
-struct Arrived {
-    queue: VecDeque<Option<Outcome>>,
-    /// The number of the first place of the queue.
-    first: u64,
-    /// (slot, place) of all that came; those that have left stay until they would be due.
-    by_slot: BinaryHeap<Reverse<(u64, u64)>>,
-    count: usize,
-}
-
-impl Arrived {
-    fn len(&self) -> usize {
-        self.count
-    }
-
-    fn push(&mut self, outcome: Outcome) {
-        let place = self.first + self.queue.len() as u64;
-        self.by_slot.push(Reverse((outcome.slot.index, place)));
-        self.queue.push_back(Some(outcome));
-        self.count += 1;
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Outcome> {
-        self.queue.iter().flatten()
-    }
-
-    /// Those that are due in the order of their slots, then the first to have come. Never more are due than fit:
-    /// the batch before took all that were due then, and each step adds one batch of them.
-    fn take(&mut self, need: usize, due: u64) -> Vec<Outcome> {
-        let mut taken = Vec::with_capacity(need);
-        while let Some(Reverse((_, place))) = self.by_slot.peek().filter(|top| top.0.0 < due) {
-            let place = place.checked_sub(self.first);
-            self.by_slot.pop();
-            let offset = place.and_then(|place| usize::try_from(place).ok());
-            let there = offset.and_then(|offset| self.queue.get_mut(offset));
-            taken.extend(there.and_then(Option::take));
-        }
-        while taken.len() < need
-            && let Some(place) = self.queue.pop_front()
-        {
-            self.first += 1;
-            taken.extend(place);
-        }
-        while self.queue.front().is_some_and(Option::is_none) {
-            self.queue.pop_front();
-            self.first += 1;
-        }
-        self.count -= taken.len();
-        taken
     }
 }
 
@@ -287,9 +195,12 @@ impl Arrived {
 mod tests {
     use proptest::prelude::*;
 
+    use bytes::Bytes;
+
     use super::*;
     use crate::engine::reads::Payload;
     use crate::id::Id;
+    use crate::members::Part;
     use crate::order::Order;
     use crate::plan::{Done, LastBatch, Rank};
     use crate::retry::Random;
@@ -299,6 +210,22 @@ mod tests {
         let order = Order::identity(n);
         let plan = EpochPlan::new(order, Done::default(), rank, batch, last).unwrap();
         Run::new(1, 0, plan, displacement)
+    }
+
+    fn members(n: u64) -> Members {
+        let length = usize::try_from(n).unwrap() * Id::LENGTH;
+        let part = Part {
+            ids: Bytes::from(vec![0; length]),
+            fields: vec![],
+        };
+        Members::new(vec![], vec![part]).unwrap()
+    }
+
+    fn admit_all(run: &mut Run, n: u64) {
+        let members = members(n);
+        while run.upcoming(&members).is_some() {
+            run.advance();
+        }
     }
 
     fn outcome(slot: Slot) -> Outcome {
@@ -312,11 +239,12 @@ mod tests {
 
     /// Lets every slot arrive after a random delay (in slots) and returns the slot indices of the batches.
     fn play(mut run: Run, seed: u64, longest: u64) -> Vec<Vec<u64>> {
+        let members = members(run.plan().order().len());
         let mut random = Random::new(seed);
         let mut under_way: Vec<(u64, Slot)> = Vec::new();
         let mut batches = Vec::new();
         for now in 0.. {
-            if let Some(slot) = run.upcoming() {
+            if let Some(slot) = run.upcoming(&members) {
                 run.advance();
                 under_way.push((now + random.next_u64() % longest, slot));
             }
@@ -363,7 +291,7 @@ mod tests {
     fn out_of_order_a_batch_takes_what_came_first() {
         let mut run = run(6, 2, 8, LastBatch::Partial);
         let slots: Vec<Slot> = run.plan().slots().collect();
-        (0..6).for_each(|_| run.advance());
+        admit_all(&mut run, 6);
         for index in [4, 1, 5, 0] {
             run.answered(outcome(slots[index]));
         }
@@ -383,7 +311,7 @@ mod tests {
     fn a_late_slot_holds_its_batch_up() {
         let mut run = run(6, 2, 1, LastBatch::Partial);
         let slots: Vec<Slot> = run.plan().slots().collect();
-        (0..6).for_each(|_| run.advance());
+        admit_all(&mut run, 6);
         for index in [1, 2, 3, 4, 5] {
             run.answered(outcome(slots[index]));
         }

@@ -109,7 +109,7 @@ impl World {
                 id(if is_apart { "mask" } else { "object" }, i)
             }),
             sizes: column(&|i| content(field, i, self.most).len() as u64),
-            checksums: column(&|i| xxhash_rust::xxh3::xxh3_64(&content(field, i, self.most))),
+            checksums: column(&|i| crate::checksum::xxh3(&content(field, i, self.most))),
         };
         Part {
             ids: ids(&|i| id("sample", i)),

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use heed::MdbError;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::lmdb_environment::{
     self, Environment, EnvironmentError, FIRST_MAP_BYTES, Snapshot, Value, damage, free_bytes,
@@ -24,6 +23,7 @@ use super::{
     Store, Table, WriteRequest,
 };
 use crate::arena::Pool;
+use crate::checksum::xxh3;
 use crate::codec::{self, Header};
 use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
@@ -495,7 +495,7 @@ fn encode_header(key: &[u8], header: &Header) -> [u8; HEADER_BYTES] {
 fn key_checksum(key: &[u8], header: &[u8]) -> u64 {
     let mut bytes = key.to_vec();
     bytes.extend_from_slice(&header[..KEY_CHECKSUM_AT]);
-    xxh3_64(&bytes)
+    xxh3(&bytes)
 }
 
 /// Whether a value was written under this very key.
@@ -630,7 +630,7 @@ fn fill_field(
         && header.total_bytes == field.target.len() as u64
         && header.xxh3 == field.xxh3
         && has_own_key(&key, &head)
-        && xxh3_64(field.target) == field.xxh3;
+        && xxh3(field.target) == field.xxh3;
     *verifying += started.elapsed();
     Ok(is_sound)
 }

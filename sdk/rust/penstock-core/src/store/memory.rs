@@ -135,7 +135,7 @@ impl Faults {
         let mut input = object_id.as_bytes().to_vec();
         input.extend(self.plan.seed.to_le_bytes());
         input.extend(nth.to_le_bytes());
-        Random::new(xxhash_rust::xxh3::xxh3_64(&input))
+        Random::new(crate::checksum::xxh3(&input))
     }
 
     async fn delay(&self, random: &mut Random) {

@@ -1,12 +1,10 @@
 //! What samples that could not be read mean for their batch.
 
-use std::sync::Arc;
-
 use super::Driver;
 use crate::engine::assembly::Donor;
 use crate::engine::config::{EngineConfig, FREE_FAILURES, OnError};
-use crate::engine::reads::{Outcome, Payload};
-use crate::engine::run::{Cut, Run};
+use crate::engine::laying::Cut;
+use crate::engine::run::Run;
 use crate::engine::{EngineError, SampleError};
 use crate::stats::add;
 
@@ -23,8 +21,10 @@ pub(super) enum Verdict {
 impl Driver {
     pub(super) fn judge(&mut self, index: usize, cut: &Cut) -> Verdict {
         let replaces = self.config.on_error == OnError::Replace;
-        if replaces && let Some(donor) = cut.outcomes.iter().find_map(donor_of) {
-            self.work.donor = Some(donor);
+        if replaces {
+            let own = cut.donor.clone();
+            let own = own.or_else(|| cut.outcomes.iter().find_map(Donor::of));
+            self.work.donor = own.or(self.work.donor.take());
         }
         let errors: Vec<_> = cut
             .outcomes
@@ -65,17 +65,6 @@ impl Driver {
         add(&self.stats.counters.replaced, count);
         Verdict::Made(Some(donor))
     }
-}
-
-fn donor_of(outcome: &Outcome) -> Option<Donor> {
-    let Ok(Payload::Here(fields)) = &outcome.answer else {
-        return None;
-    };
-    Some(Donor {
-        sample_id: outcome.sample_id,
-        position: outcome.slot.position,
-        payload: Arc::new(Payload::Here(fields.clone())),
-    })
 }
 
 /// A few failures are always let through; beyond them their share counts, and so does an epoch in which
