@@ -178,8 +178,8 @@ check-generated: .venv-test/.server frontend/node_modules/.installed
 # second chance, printed as a rerun in the summary, and a rerun is looked into.
 SECOND_CHANCE := --reruns 1 --reruns-delay 5
 
-# The longest first: what is left at the end has nothing to run beside it.
-TEST_GROUPS := test-ring test-platform test-stores test-core test-sdk test-server test-page
+# First what needs no Python package, and compiles what later groups use; then the longest, so that none is left alone.
+TEST_GROUPS := test-core test-page test-ring test-platform test-stores test-sdk test-server
 
 RING_TESTS := tests/fault/engine tests/integration/store/test_store_cql_ring.py tests/integration/harness/test_ring.py
 PLATFORM_TESTS := tests/e2e tests/integration/jobs tests/fault/test_local_worker.py \
