@@ -4,6 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# A test run starts some hundreds of Python processes. Where this is set, each of them compiles all that it imports:
+# two thirds of the CPU time that a command of ours needs to start.
+unexport PYTHONDONTWRITEBYTECODE
 
 UV_VERSION := 0.13.7
 TOOLS := $(CURDIR)/build/tools
@@ -16,11 +19,19 @@ TESTS ?=
 SDK_SOURCES := $(shell find sdk/rust sdk/Cargo.toml sdk/Cargo.lock sdk/pyproject.toml sdk/penstock_build.py -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' -o -name '*.py' \) 2>/dev/null)
 PAGE_SOURCES := $(shell find frontend -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-say = @printf '\033[1m== %s\033[0m\n' "$(1)"
+# Flags and profile under which dependencies are compiled once for the native core, its lints and its tests.
+CORE_PROFILE := --locked --release --config test-profile.toml
+
+# Two cores have work for three: while one waits for the network, a node or a browser, another compiles.
+SIDE_BY_SIDE := 3
+comma := ,
+
+# Printed at once, also where the output of side by side recipes is kept back until each has ended: hence the plus.
+say = +@printf '\033[1m== %s\033[0m\n' "$(1)"
 
 .PHONY: help run test soak sanitize check bench services openapi screenshots clean lock
 .PHONY: check-python check-rust check-page check-generated
-.PHONY: test-tools test-core test-page test-fast test-services test-platform test-engine
+.PHONY: test-tools test-core test-page test-sdk test-server test-platform test-ring test-stores
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,11 +41,13 @@ run: .venv/.server frontend/dist/.built ## set everything up and start Penstock 
 	$(call say,starting Penstock (Ctrl-C stops it))
 	@PENSTOCK_DATA_FOLDER="$(DATA_FOLDER)" exec .venv/bin/penstock up --demo$(if $(PORT), --port $(PORT))
 
-test: test-tools build/.services test-core test-page test-fast test-services ## every test, on real services that it fetches and starts itself
+test: test-tools build/.services ## every test, on real services that it fetches and starts itself
+	$(call say,tests: $(SIDE_BY_SIDE) groups at a time$(comma) each printed when it ends: $(TEST_GROUPS))
+	@$(MAKE) -j $(SIDE_BY_SIDE) --output-sync=target $(TEST_GROUPS)
 
 soak: .venv-test/.server build/.services ## the long forms of the tests, with full counts
 	$(call say,soak: full repetition counts)
-	$(if $(TESTS),,cd sdk && PENSTOCK_SOAK=1 PROPTEST_CASES=4096 cargo test -q --locked -p penstock-core)
+	$(if $(TESTS),,PENSTOCK_SOAK=1 PROPTEST_CASES=4096 scripts/cargo.sh test -q $(CORE_PROFILE) -p penstock-core)
 	PENSTOCK_SOAK=1 $(TEST_PY) -m pytest --timeout 7200 $(or $(TESTS),tests/property tests/fault)
 
 # Blocks of the arena go through many hands: a sanitizer sees use after return, overruns and leaks that tests cannot.
@@ -45,7 +58,9 @@ sanitize: ## the native core's tests under AddressSanitizer
 	cd sdk && RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=allocator_may_return_null=1 \
 	  CARGO_TARGET_DIR=$(CURDIR)/build/sanitized cargo test -q --locked --target $$(rustc -vV | sed -n 's/^host: //p') -p penstock-core
 
-check: check-python check-rust check-page check-generated ## linters, types, import rules, generated files
+check: ## linters, types, import rules, generated files
+	$(call say,checks: $(SIDE_BY_SIDE) at a time$(comma) each printed when it ends)
+	@$(MAKE) -j $(SIDE_BY_SIDE) --output-sync=target check-python check-rust check-page check-generated
 
 bench: .venv-test/.server build/.services ## every benchmark; rewrites docs/benchmarks.md
 	$(TEST_PY) scripts/benchmarks.py
@@ -90,6 +105,15 @@ $(UV):
 	$(UV) pip sync -q --python $(TEST_PY) requirements/test.lock
 	touch $@
 
+# The dependencies of the core need no Python package: they are compiled while those are fetched.
+build/.crates: sdk/Cargo.toml sdk/Cargo.lock sdk/penstock_build.py
+	@scripts/require.sh python rust
+	$(call say,set-up: crates of the native core (minutes the first time))
+	scripts/cargo.sh build -q --locked --release -p penstock-core
+	mkdir -p build && touch $@
+
+.venv-test/.native: build/.crates
+
 # A stamp between two others, which make would take away when it ends.
 .PRECIOUS: %/.native
 
@@ -133,9 +157,10 @@ check-python: .venv-test/.server
 	cd sdk && $(TEST_PY) -m mypy.stubtest penstock._native --allowlist .mypy-stubtest-allowlist --mypy-config-file ../pyproject.toml
 
 check-rust:
-	@scripts/require.sh rust
+	@scripts/require.sh python rust
 	$(call say,check: Rust)
-	cd sdk && cargo fmt --check && cargo clippy -q --all-targets --locked -- -D warnings
+	scripts/cargo.sh fmt --check
+	scripts/cargo.sh clippy -q --all-targets $(CORE_PROFILE) -- -D warnings
 	cd tests/relay && cargo fmt --check && cargo clippy -q --all-targets --locked -- -D warnings
 
 check-page: frontend/node_modules/.installed
@@ -153,33 +178,44 @@ check-generated: .venv-test/.server frontend/node_modules/.installed
 # second chance, printed as a rerun in the summary, and a rerun is looked into.
 SECOND_CHANCE := --reruns 1 --reruns-delay 5
 
-PLATFORM_TESTS := tests/integration/catalog tests/integration/data tests/integration/jobs \
-  tests/fault/test_local_worker.py tests/fault/test_frozen_local_worker.py tests/fault/test_worker_faults.py tests/e2e
+# First what needs no Python package, and compiles what later groups use; then the longest, so that none is left alone.
+TEST_GROUPS := test-core test-page test-ring test-platform test-stores test-sdk test-server
+
+RING_TESTS := tests/fault/engine tests/integration/store/test_store_cql_ring.py tests/integration/harness/test_ring.py
+PLATFORM_TESTS := tests/e2e tests/integration/jobs tests/fault/test_local_worker.py \
+  tests/fault/test_frozen_local_worker.py tests/fault/test_worker_faults.py
+SDK_TESTS := tests/unit/sdk tests/property tests/packaging
 
 # What is missing is said before minutes are spent on what is there.
 test-tools:
 	@scripts/require.sh python rust node java
 
-test-core: .venv-test/.server
+test-core: build/.crates
 	$(call say,test: native core and relay)
-	cd sdk && cargo test -q --locked -p penstock-core
+	scripts/cargo.sh test -q $(CORE_PROFILE) -p penstock-core
 	cd tests/relay && cargo test -q --locked
 
 test-page: frontend/node_modules/.installed
 	$(call say,test: page)
 	cd frontend && npm run --silent test
 
-test-fast: .venv-test/.server frontend/dist/.built
-	$(call say,test: without services)
-	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/unit tests/contract tests/property tests/packaging
+test-sdk: .venv-test/.server frontend/dist/.built
+	$(call say,test: SDK$(comma) properties and packages)
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) $(SDK_TESTS)
 
-# Side by side, each with services of its own: most of this time is spent waiting for leases, nodes and browsers.
-test-services: .venv-test/.server frontend/dist/.built build/.services
-	$(call say,test: on real services (two runs side by side, printed when they end))
-	$(MAKE) -j 2 --output-sync=target test-platform test-engine
+test-server: .venv-test/.server frontend/dist/.built
+	$(call say,test: server$(comma) workers$(comma) native module and contracts)
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/unit tests/contract $(addprefix --ignore=,$(SDK_TESTS))
 
+# On services of their own, and so side by side: much of their time is spent waiting for leases, nodes and browsers.
 test-platform: .venv-test/.server frontend/dist/.built build/.services
+	$(call say,test: whole deployments and their workers)
 	$(TEST_PY) -m pytest $(SECOND_CHANCE) $(PLATFORM_TESTS)
 
-test-engine: .venv-test/.server build/.services
-	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/integration tests/fault $(addprefix --ignore=,$(PLATFORM_TESTS))
+test-ring: .venv-test/.server build/.services
+	$(call say,test: engine on a ring of three nodes)
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) $(RING_TESTS)
+
+test-stores: .venv-test/.server build/.services
+	$(call say,test: stores$(comma) catalog$(comma) processes and the harness)
+	$(TEST_PY) -m pytest $(SECOND_CHANCE) tests/integration tests/fault $(addprefix --ignore=,$(RING_TESTS) $(PLATFORM_TESTS))

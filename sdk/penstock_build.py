@@ -6,26 +6,7 @@ home folder and cargo's cache are mapped to neutral ones before maturin starts c
 
 import os
 from pathlib import Path
-
-import maturin  # type: ignore[import-untyped]  # it has no stubs
-
-__all__ = [
-    "build_editable",
-    "build_sdist",
-    "build_wheel",
-    "get_requires_for_build_editable",
-    "get_requires_for_build_sdist",
-    "get_requires_for_build_wheel",
-    "prepare_metadata_for_build_editable",
-    "prepare_metadata_for_build_wheel",
-]
-
-build_sdist = maturin.build_sdist
-get_requires_for_build_editable = maturin.get_requires_for_build_editable
-get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
-get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
-prepare_metadata_for_build_editable = maturin.prepare_metadata_for_build_editable
-prepare_metadata_for_build_wheel = maturin.prepare_metadata_for_build_wheel
+from typing import Any
 
 _SEPARATOR = "\x1f"
 
@@ -49,13 +30,18 @@ def rust_flags(environment: dict[str, str]) -> str:
     return _SEPARATOR.join(flag for flag in flags if flag)
 
 
+def __getattr__(hook: str) -> Any:
+    """The hooks that stay maturin's own."""
+    return getattr(_maturin(), hook)
+
+
 def build_wheel(
     wheel_directory: str,
     config_settings: dict[str, object] | None = None,
     metadata_directory: str | None = None,
 ) -> str:
     os.environ["CARGO_ENCODED_RUSTFLAGS"] = rust_flags(dict(os.environ))
-    return str(maturin.build_wheel(wheel_directory, config_settings, metadata_directory))
+    return str(_maturin().build_wheel(wheel_directory, config_settings, metadata_directory))
 
 
 def build_editable(
@@ -64,7 +50,14 @@ def build_editable(
     metadata_directory: str | None = None,
 ) -> str:
     os.environ["CARGO_ENCODED_RUSTFLAGS"] = rust_flags(dict(os.environ))
-    return str(maturin.build_editable(wheel_directory, config_settings, metadata_directory))
+    return str(_maturin().build_editable(wheel_directory, config_settings, metadata_directory))
+
+
+def _maturin() -> Any:
+    # Not at the top: `make` asks for the flags before any package is installed.
+    import maturin  # type: ignore[import-untyped]  # it has no stubs
+
+    return maturin
 
 
 if __name__ == "__main__":

@@ -212,7 +212,7 @@ def test_eight_tabs_all_answer(context: BrowserContext, page: Page, deployment: 
 def test_stranger_is_sent_to_the_login_and_a_used_link_is_explained(browser: Browser, deployment: Deployment) -> None:
     context = browser.new_context()
     page = context.new_page()
-    link = deployment.login_link()
+    link = deployment.login_link_of_the_command()
     page.goto(f"{deployment.url}/datasets/demo")
     expect(page.get_by_text("penstock login-link").first).to_be_visible(timeout=WAIT_MS)
     page.goto(link)

@@ -39,8 +39,12 @@ def server(services: Services, stage: Stage, tmp_path: Path, pictures: Path) -> 
     server.process.stop()
 
 
+# One for all questions: to make a client costs more than to answer.
+CLIENT = httpx.Client(timeout=30, headers={"Connection": "close"})
+
+
 def queue_check(server: Server) -> tuple[int, bool]:
-    answer = httpx.get(f"{server.url}/readyz", timeout=30)
+    answer = CLIENT.get(f"{server.url}/readyz")
     return answer.status_code, answer.json()["checks"]["queue"]["ok"]
 
 

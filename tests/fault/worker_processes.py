@@ -75,7 +75,8 @@ def shard_in_work(stage: Stage, *, seconds: float = 180) -> JobShard:
         found[:] = [shard for shard in shards(stage) if shard.state == "leased" and shard.result is not None]
         return bool(found)
 
-    stage.wait_until(look, seconds=seconds, what="a shard in work")
+    # It may be in work for no more than a moment.
+    stage.wait_until(look, seconds=seconds, what="a shard in work", every_seconds=0.02)
     return found[0]
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 import penstock
 from harness.cassandra.cluster import CassandraCluster
 from harness.penstock_processes import LOGIN_LINK, PENSTOCK, folder_settings, start_server, start_worker
@@ -38,6 +40,13 @@ class Deployment:
 
     def login_link(self) -> str:
         """A fresh one-time link; the one printed at start may have been used."""
+        found = self._discovered
+        bearer = {"Authorization": f"Bearer {found['token']}"}
+        answer = httpx.post(f"{found['url']}/api/v1/session/code", headers=bearer, timeout=60)
+        return str(answer.raise_for_status().json()["login_url"])
+
+    def login_link_of_the_command(self) -> str:
+        """The same from `penstock login-link`, which takes seconds to start."""
         printed = subprocess.run(
             [str(PENSTOCK), "login-link"], env=self.environment, capture_output=True, text=True, check=True
         )
@@ -46,8 +55,13 @@ class Deployment:
         return match.group(0)
 
     def client(self) -> penstock.Client:
-        discovered = json.loads((Path(self.settings["PENSTOCK_STATE_FOLDER"]) / "server.json").read_text())
-        return penstock.Client(discovered["url"], token=discovered["token"])
+        return penstock.Client(self._discovered["url"], token=self._discovered["token"])
+
+    @property
+    def _discovered(self) -> dict[str, str]:
+        """What the server tells the programs of its machine."""
+        found: dict[str, str] = json.loads((Path(self.settings["PENSTOCK_STATE_FOLDER"]) / "server.json").read_text())
+        return found
 
     def tails(self) -> str:
         return "\n".join(process.log_tail() for process in self.processes)

@@ -16,7 +16,7 @@ SAMPLES = 3_000
 
 
 @pytest.fixture(scope="session")
-def written(cassandra_ring_session: CassandraCluster) -> Iterator[tuple[str, Samples]]:
+def written(cassandra_ring_session: CassandraCluster) -> tuple[str, Samples]:
     """A keyspace with three replicas, and the samples that all of them have."""
     cluster = cassandra_ring_session
     keyspace = cluster.create_keyspace()
@@ -25,9 +25,7 @@ def written(cassandra_ring_session: CassandraCluster) -> Iterator[tuple[str, Sam
     with Store.open(json.dumps(cluster.store_config(keyspace))) as store:
         samples.write(store)
     spread_to_all_replicas(cluster, keyspace, samples)
-    yield keyspace, samples
-    cluster.restore()
-    cluster.drop_keyspace(keyspace)
+    return keyspace, samples
 
 
 @pytest.fixture
@@ -39,16 +37,14 @@ def ring(cassandra_ring: CassandraCluster, written: tuple[str, Samples]) -> Iter
 
 
 @pytest.fixture(scope="session")
-def keyspace_with_samples(cassandra_ring_session: CassandraCluster) -> Iterator[str]:
+def keyspace_with_samples(cassandra_ring_session: CassandraCluster) -> str:
     """A dataset with its catalog's side in memory, for whole loaders."""
     cluster = cassandra_ring_session
     cluster.restore()
     keyspace = cluster.create_keyspace()
     create_tables(cluster, keyspace)
     LifeOnRing(cluster.store_config(keyspace), []).training().write()
-    yield keyspace
-    cluster.restore()
-    cluster.drop_keyspace(keyspace)
+    return keyspace
 
 
 @pytest.fixture

@@ -23,9 +23,10 @@ def create_tables(cluster: CassandraCluster, keyspace: str) -> None:
                 cluster.session.execute(statement.strip().removesuffix(";"))
 
 
-@pytest.fixture
-def tables(cassandra: CassandraCluster, keyspace: str) -> str:
-    """The name of a keyspace with Penstock's tables on the single node."""
+@pytest.fixture(scope="session")
+def tables(cassandra: CassandraCluster) -> str:
+    """The name of a keyspace with Penstock's tables on the single node, one for all: each test has its own dataset."""
+    keyspace = cassandra.create_keyspace()
     create_tables(cassandra, keyspace)
     return keyspace
 

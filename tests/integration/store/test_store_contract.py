@@ -6,16 +6,16 @@ import subprocess
 import pytest
 
 from harness.cassandra.cluster import CassandraCluster
-from harness.programs import find_cargo
 from harness.run import ROOT
 
 
 @pytest.mark.timeout(1200)  # cargo may have to compile the driver first
 def test_cql_holds_to_the_contract_of_stores(cassandra: CassandraCluster) -> None:
-    argv = [str(find_cargo()), "test", "--locked", "-p", "penstock-core", "--test", "store_contract", "cql"]
+    # As `make test-core` builds it: other flags would compile the driver once more.
+    profile = ["--locked", "--release", "--config", "test-profile.toml"]
+    argv = [f"{ROOT}/scripts/cargo.sh", "test", *profile, "-p", "penstock-core", "--test", "store_contract", "cql"]
     done = subprocess.run(
         argv,
-        cwd=ROOT / "sdk",
         env=os.environ | {"PENSTOCK_TEST_CQL": cassandra.contact_points[0]},
         capture_output=True,
         text=True,

@@ -21,10 +21,10 @@ def _objects(*fields: bytes) -> list[tuple[bytes, list[tuple[str, bytes]]]]:
     return [(os.urandom(16), [("image", field)]) for field in fields]
 
 
-def _cells(cluster: CassandraCluster, keyspace: str, object_id: bytes) -> list[tuple[object, ...]]:
+def _cells(cluster: CassandraCluster, keyspace: str, dataset_id: bytes, object_id: bytes) -> list[tuple[object, ...]]:
     rows = cluster.session.execute(
         f"SELECT field, chunk, layout, chunk_bytes, total_bytes, xxh3, data FROM {keyspace}.samples"
-        f" WHERE object_id = {_uuid(object_id)} ALLOW FILTERING"
+        f" WHERE dataset_id = {_uuid(dataset_id)} AND object_id = {_uuid(object_id)}"
     )
     return [tuple(row.values()) for row in rows]
 
@@ -58,7 +58,7 @@ def test_rows_are_laid_out_as_documented(
     objects = _objects(data)
     store.write("samples", dataset_id, objects)
     signed = int.from_bytes(xxh3_64(data).to_bytes(8), signed=True)
-    assert _cells(cassandra, tables, objects[0][0]) == [
+    assert _cells(cassandra, tables, dataset_id, objects[0][0]) == [
         ("image", 0, 1, CHUNK_BYTES, len(data), signed, data[:CHUNK_BYTES]),
         ("image", 1, None, None, None, None, data[CHUNK_BYTES:]),
     ]

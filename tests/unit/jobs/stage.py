@@ -95,13 +95,15 @@ class Stage:
         """Ids of all objects that hold samples' bytes."""
         return set(self.services.store.native(self.project).scan(SAMPLES_TABLE, self.dataset_id.bytes))
 
-    def wait_until(self, condition: Callable[[], bool], *, seconds: float, what: str) -> float:
-        """Seconds until `condition` held."""
+    def wait_until(
+        self, condition: Callable[[], bool], *, seconds: float, what: str, every_seconds: float = 0.1
+    ) -> float:
+        """Seconds until `condition` held. Most conditions ask a database or a server, which has other work to do."""
         started = time.monotonic()
         while not condition():
             if time.monotonic() - started > seconds:
                 raise AssertionError(f"{what}: not within {seconds} s")
-            time.sleep(0.02)
+            time.sleep(every_seconds)
         return time.monotonic() - started
 
     def wait_for_end(self, job_id: UUID, *, seconds: float = 60) -> JobRead:

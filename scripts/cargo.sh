@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# cargo on the SDK's crates with the flags of the native core's own build: other flags would compile every dependency anew.
+set -euo pipefail
+cd "$(dirname "$0")/../sdk"
+
+CARGO_ENCODED_RUSTFLAGS="$(python3.11 penstock_build.py)"
+export CARGO_ENCODED_RUSTFLAGS
+exec cargo "$@"
