@@ -32,7 +32,10 @@ mod tests {
     fn it_is_the_published_function() {
         assert_eq!(xxh3(b""), 0x2d06_8005_38d3_94c2);
         assert_eq!(xxh3(b"a"), 0xe6c6_32b6_1e96_4e1f);
-        assert_eq!(xxh3(&vec![0; 100_000]), xxh3_of_chunks(&[Bytes::from(vec![0; 100_000])]));
+        assert_eq!(
+            xxh3(&vec![0; 100_000]),
+            xxh3_of_chunks(&[Bytes::from(vec![0; 100_000])])
+        );
     }
 
     proptest! {

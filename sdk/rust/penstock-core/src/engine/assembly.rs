@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::batch::{Batch, BatchField, Content};
 use super::config::BatchForm;
-use super::reads::{Outcome, Payload, Reader};
 use super::laying::{Cut, LaidField, Laying};
+use super::reads::{Outcome, Payload, Reader};
 use crate::arena::Pool;
 use crate::id::Id;
 use crate::stats::Stats;

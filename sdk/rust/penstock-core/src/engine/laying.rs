@@ -67,8 +67,13 @@ impl OpenBatch {
 
     /// At the place given, or at the next one.
     pub fn put(&mut self, place: Option<u64>, outcome: Outcome) {
-        let place = place.map_or(self.taken, |place| usize::try_from(place).unwrap_or(usize::MAX));
-        debug_assert!(self.places[place].is_none(), "two outcomes at place {place}");
+        let place = place.map_or(self.taken, |place| {
+            usize::try_from(place).unwrap_or(usize::MAX)
+        });
+        debug_assert!(
+            self.places[place].is_none(),
+            "two outcomes at place {place}"
+        );
         self.places[place] = Some(outcome);
         self.taken += 1;
     }
@@ -212,4 +217,46 @@ impl LaidField {
 fn take(pool: &Pool, bytes: usize) -> BlockMut {
     let block = pool.take_at_least(bytes);
     block.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn field(content: Vec<u8>) -> FieldData {
+        FieldData {
+            name: "image".into(),
+            size_bytes: content.len() as u64,
+            chunks: vec![Bytes::from(content)],
+            xxh3: 0,
+            is_verified: true,
+        }
+    }
+
+    #[test]
+    fn a_block_that_turns_out_too_small_is_moved_with_all_that_is_in_it() {
+        let pool = Pool::new(1 << 20);
+        let mut rooms = Rooms::new([5_000, 0].into_iter());
+        let mut laying = rooms.begin(&pool);
+        let sizes = [3_000_usize, 0, 4_000, 90_000, 1, 50_000];
+        for (row, size) in (1..).zip(sizes) {
+            laying.add(&[field(vec![row; size]), field(vec![row; 7])], &pool);
+        }
+        assert_eq!(laying.rows(), sizes.len());
+        rooms.note(&laying);
+        let wide: usize = sizes.iter().sum();
+        assert_eq!(rooms.0, [wide, 7 * sizes.len()]);
+        let fields = laying.finish();
+        for (laid, sizes) in fields.iter().zip([sizes, [7; 6]]) {
+            let expected: Vec<u8> = (1..)
+                .zip(sizes)
+                .flat_map(|(row, size)| vec![row; size])
+                .collect();
+            assert_eq!(laid.block.as_ref(), expected);
+            let lengths = laid.offsets.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(lengths.eq(sizes.iter().map(|size| *size as u64)));
+        }
+    }
 }

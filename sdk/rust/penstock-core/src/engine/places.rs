@@ -45,7 +45,8 @@ impl Places {
         self.note(outcome.slot);
         let step = self.step_for(outcome.slot);
         // Kept in order, the place of a slot in its batch is known; else it is the next one.
-        let place = (self.displacement == 0).then(|| outcome.slot.index - step * self.division.batch_size());
+        let place = (self.displacement == 0)
+            .then(|| outcome.slot.index - step * self.division.batch_size());
         let batch = self.open_mut(step);
         batch.put(place, outcome);
         batch

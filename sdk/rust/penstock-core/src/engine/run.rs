@@ -325,6 +325,6 @@ mod tests {
             .iter()
             .map(|o| o.slot.index)
             .collect();
-        assert_eq!(second, [0, 3]);
+        assert_eq!(second, [3, 0]);
     }
 }

@@ -31,8 +31,6 @@ const READ_BYTES: usize = 16 << 10;
 /// After an answer of this size little more than a head is read at once: the next one will be large too.
 const LARGE_BYTES: usize = 2 * READ_BYTES;
 const HEAD_READ_BYTES: usize = 256;
-/// After so many bytes whoever waits for them gets to work: they are still in the processor's cache.
-const ATTENDED_BYTES: usize = 512 << 10;
 /// Stream ids are the numbers of two bytes that are not negative.
 const MAX_STREAMS: usize = 1 << 15;
 /// What small requests count for.
@@ -347,23 +345,14 @@ impl Shared {
     }
 
     async fn receive(self: Arc<Self>, mut source: Incoming<impl AsyncRead + Unpin>) {
-        let mut unattended_bytes = 0;
         loop {
-            match self.receive_one(&mut source).await {
-                Ok(body_bytes) => unattended_bytes += body_bytes,
-                Err(error) => return self.break_off(&error.to_string()),
-            }
-            if unattended_bytes >= ATTENDED_BYTES {
-                unattended_bytes = 0;
-                tokio::task::yield_now().await;
+            if let Err(error) = self.receive_one(&mut source).await {
+                return self.break_off(&error.to_string());
             }
         }
     }
 
-    async fn receive_one(
-        &self,
-        source: &mut Incoming<impl AsyncRead + Unpin>,
-    ) -> io::Result<usize> {
+    async fn receive_one(&self, source: &mut Incoming<impl AsyncRead + Unpin>) -> io::Result<()> {
         let invalid = |error: Damaged| io::Error::new(io::ErrorKind::InvalidData, error);
         let head = source.head(&self.meter).await?;
         let head_at = Instant::now();
@@ -372,7 +361,7 @@ impl Shared {
         let end_at = Instant::now();
         if head.stream < 0 {
             // An event; nobody has asked for any.
-            return Ok(0);
+            return Ok(());
         }
         let pending = self.state().leave(head.stream);
         let pending = pending.ok_or_else(|| invalid(Damaged("it answers no question")))?;
@@ -385,7 +374,7 @@ impl Shared {
         });
         // Whoever asked may have gone, for instance because another lane was faster.
         let _ = pending.waiter.send(Ok(Frame { head, body }));
-        Ok(head.body_bytes)
+        Ok(())
     }
 
     fn break_off(&self, reason: &str) {

@@ -74,8 +74,8 @@ fn key() -> Vec<u8> {
 fn value_of(field: &[u8]) -> Vec<u8> {
     let mut value = vec![1, 0, 0, 0, 0, 0, 0, 0];
     value.extend((field.len() as u64).to_le_bytes());
-    value.extend(xxh3_64(field).to_le_bytes());
-    let sum = xxh3_64(&[key(), value.clone()].concat());
+    value.extend(crate::checksum::xxh3(field).to_le_bytes());
+    let sum = crate::checksum::xxh3(&[key(), value.clone()].concat());
     value.extend(sum.to_le_bytes());
     value.extend(field);
     value

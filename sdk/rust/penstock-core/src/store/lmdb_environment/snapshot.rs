@@ -1,11 +1,14 @@
 //! One commit of an LMDB file, read with `pread`: whatever the file holds, and however short it is, the worst that
 //! can come of it is an error. A transaction has to be open meanwhile, so that the pages of the commit stay in place.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::rc::Rc;
 
 use bytes::Bytes;
 
@@ -64,6 +67,7 @@ impl DataFile {
             [Ok(meta), Ok(again)] if meta == again && meta.commit == commit => Ok(Some(Snapshot {
                 file: &self.0,
                 meta,
+                branches: RefCell::default(),
             })),
             [Err(error @ EnvironmentError::Lmdb(_)), _] => Err(error),
             _ => Ok(None),
@@ -82,6 +86,8 @@ impl DataFile {
 pub(crate) struct Snapshot<'a> {
     file: &'a File,
     pub(super) meta: Meta,
+    /// Pages above the leaves, which every look-up passes: few, and read once.
+    branches: RefCell<HashMap<u64, Rc<Page>>>,
 }
 
 impl Snapshot<'_> {
@@ -111,13 +117,26 @@ impl Snapshot<'_> {
     }
 
     /// A page of a tree, `level` steps below its root.
-    pub(super) fn page(&self, number: u64, tree: Tree, level: usize) -> Result<Page> {
+    pub(super) fn page(&self, number: u64, tree: Tree, level: usize) -> Result<Rc<Page>> {
+        let known = self.branches.borrow().get(&number).map(Rc::clone);
+        let page = match known {
+            Some(page) => page,
+            None => self.read_page(number)?,
+        };
+        if page.is_leaf() != (level + 1 == usize::from(tree.depth)) {
+            damage(format!("page {number} is on the wrong level"))?;
+        }
+        Ok(page)
+    }
+
+    fn read_page(&self, number: u64) -> Result<Rc<Page>> {
         self.check_range(number, 1)?;
         let mut bytes = vec![0; self.meta.page_bytes];
         fill(self.file, &mut bytes, self.place(number))?;
-        let page = Page::parse(number, bytes)?;
-        if page.is_leaf() != (level + 1 == usize::from(tree.depth)) {
-            damage(format!("page {number} is on the wrong level"))?;
+        let page = Rc::new(Page::parse(number, bytes)?);
+        if !page.is_leaf() {
+            let mut branches = self.branches.borrow_mut();
+            branches.insert(number, Rc::clone(&page));
         }
         Ok(page)
     }
@@ -230,7 +249,7 @@ impl Snapshot<'_> {
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     snapshot: &'a Snapshot<'a>,
-    path: Vec<(Page, usize)>,
+    path: Vec<(Rc<Page>, usize)>,
 }
 
 impl Cursor<'_> {
@@ -308,7 +327,7 @@ impl Cursor<'_> {
 }
 
 /// A damaged branch leads to a sound leaf of other keys, where the one that is looked for is absent.
-fn check_bounds(branches: &[(Page, usize)], leaf: &Page) -> Checked<()> {
+fn check_bounds(branches: &[(Rc<Page>, usize)], leaf: &Page) -> Checked<()> {
     let (first, last) = (leaf.key(0)?, leaf.key(leaf.nodes() - 1)?);
     for (page, index) in branches {
         let is_above = *index == 0 || page.key(*index)? <= first;
