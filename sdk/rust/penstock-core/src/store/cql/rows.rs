@@ -326,6 +326,9 @@ fn in_asked_order(request: &ReadRequest, mut fields: Vec<FieldData>) -> Found {
 }
 
 #[cfg(test)]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use bytes::{BufMut, BytesMut};
 
