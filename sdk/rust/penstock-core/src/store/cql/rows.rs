@@ -54,6 +54,10 @@ impl Statements {
         }
     }
 
+    pub(super) fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
     /// The same statement in the form that data connections use.
     pub(super) async fn for_lanes(
         &self,
