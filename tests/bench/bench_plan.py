@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness import bench_scale
 from harness.bench_report import BenchReport
+from harness.engines import engine_on
 from penstock._native import Engine, Store
 
 SIZES = {"10 k": 10_000, "1 M": 1_000_000, "100 M": bench_scale.count(100_000_000, quick=10_000_000)}
@@ -80,19 +81,12 @@ def deliver(parts: list[Any], size: int) -> float:
 
 
 def engine(fields: list[str], parts: list[Any]) -> Engine:
-    return Engine(
+    return engine_on(
         Store.open('{"kind": "memory", "name": "bench-plan"}'),
         dataset_id=bytes(16),
         fields=fields,
         parts=parts,
         batch_size=BATCH_SIZE,
-        shuffle=True,
-        seed=1,
-        rank=0,
-        world_size=1,
-        last_batch="partial",
-        in_order=False,
-        window_bytes=None,
         # With no bytes to wait for, it runs this far ahead: a few thousand samples, as with real ones.
         prefetch_bytes=1 << 20,
     )

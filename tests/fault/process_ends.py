@@ -3,7 +3,11 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+from harness.run import Run
 
 TESTS = Path(__file__).parents[1]
 # 2 s, with slack for a busy machine.
@@ -67,22 +71,30 @@ def refuse_all_uses(loader, running, state):
 """
 
 
-def script_environment(**variables: str) -> dict[str, str]:
-    """The environment of a script that imports what the tests import, and has no settings of the user."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+def script_environment(run: Run, **variables: str) -> dict[str, str]:
+    """The environment of a script that imports what the tests import, has no settings of the user, and ends with us."""
     paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return kept | {"PYTHONPATH": os.pathsep.join(paths)} | variables
+    return run.environment({"PYTHONPATH": os.pathsep.join(paths), **variables})
 
 
-def run_script(text: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_script(run: Run, text: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", text, *arguments],
-        env=script_environment(**variables),
+        env=script_environment(run, **variables),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+def assert_ends_at_once(run: Callable[[str], subprocess.CompletedProcess[str]], head: str, ending: str) -> None:
+    """Run a script that makes `loader` and `running` with requests in flight, and let it end in this way."""
+    code, expected_code = ENDINGS[ending]
+    ended = run(f"{ENDING_HEAD}{head}mark()\n{code}")
+    after = time.monotonic()
+    assert_sound(ended, expected_code)
+    assert after - float(ended.stdout.split()[-1]) < EXIT_SECONDS
 
 
 def assert_sound(ended: subprocess.CompletedProcess[str], code: int = 0) -> None:

@@ -3,17 +3,17 @@
 import pickle
 import subprocess
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fault.process_ends import ENDING_HEAD, ENDINGS, EXIT_SECONDS, INHERITED_USES, assert_sound, run_script
+from fault.process_ends import ENDINGS, INHERITED_USES, assert_ends_at_once, assert_sound, run_script
 from unit.server.data.builders import SCHEMA, items
 from unit.server.data.test_data_api import RECIPE, Api, served
 
 import penstock
+from harness.services import Services
 from harness.soak import repetitions
 
 KINDS = ["lmdb", "memory"]
@@ -31,36 +31,43 @@ def loader_with(faults):
 """
 
 
-def run(body: str, kind: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with a store of `kind` in a process of its own."""
-    folder.mkdir(exist_ok=True)
-    cache = {"PENSTOCK_CACHE_FOLDER": str(folder.parent / "cache")}
-    return run_script(HEAD + textwrap.dedent(body), kind, str(folder), **cache | variables)
+class Scripts:
+    """Scripts with a store of some kind, each in a process of its own."""
+
+    def __init__(self, services: Services, folder: Path) -> None:
+        self._run = services.run
+        self._folder = folder
+
+    def run(self, body: str, kind: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        store = self._folder / "store"
+        store.mkdir()
+        cache = {"PENSTOCK_CACHE_FOLDER": str(self._folder / "cache")}
+        return run_script(self._run, HEAD + textwrap.dedent(body), kind, str(store), **cache | variables)
+
+
+@pytest.fixture
+def scripts(services: Services, tmp_path: Path) -> Scripts:
+    return Scripts(services, tmp_path)
 
 
 @pytest.mark.parametrize("attempt", range(repetitions(1, 12)))
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_s12_process_ends_at_once_with_500_requests_in_flight(
-    kind: str, ending: str, attempt: int, tmp_path: Path
+    kind: str, ending: str, attempt: int, scripts: Scripts
 ) -> None:
-    code, expected_code = ENDINGS[ending]
     head = """
 loader = loader_with(MOSTLY_SLOW)
 running = iter(loader)
 assert len(next(running)["ids"]) == 4
 wait_for_flight(loader, kind)
-mark()
 """
-    ended = run(ENDING_HEAD + head + code, kind, tmp_path / "store")
-    after = time.monotonic()
-    assert_sound(ended, expected_code)
-    assert after - float(ended.stdout.split()[-1]) < EXIT_SECONDS
+    assert_ends_at_once(lambda body: scripts.run(body, kind), head, ending)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_s12_an_interrupted_loop_can_go_on_and_loses_nothing(kind: str, tmp_path: Path) -> None:
-    ended = run(
+def test_s12_an_interrupted_loop_can_go_on_and_loses_nothing(kind: str, scripts: Scripts) -> None:
+    ended = scripts.run(
         """
         from collections import Counter
         loader = loader_with({"seed": 3, "delay_ms": [5, 20], "slow_share": 0.02, "slow_ms": 200})
@@ -95,7 +102,6 @@ def test_s12_an_interrupted_loop_can_go_on_and_loses_nothing(kind: str, tmp_path
         print(len(seen), set(seen.values()))
         """,
         kind,
-        tmp_path / "store",
     )
     assert_sound(ended)
     assert ended.stdout.split() == ["700", "{1}"]
@@ -104,7 +110,7 @@ def test_s12_an_interrupted_loop_can_go_on_and_loses_nothing(kind: str, tmp_path
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("child_ending", ["os._exit(7)", "sys.exit(7)"])
 def test_s10_fork_after_first_use_raises_at_once_and_the_parent_goes_on(
-    kind: str, child_ending: str, tmp_path: Path
+    kind: str, child_ending: str, scripts: Scripts
 ) -> None:
     body = f"""
         loader = loader_with({{"delay_ms": [0, 2]}})
@@ -121,14 +127,14 @@ def test_s10_fork_after_first_use_raises_at_once_and_the_parent_goes_on(
         loader.close()
         print(os.waitstatus_to_exitcode(status), len(seen), len(set(seen)))
     """
-    ended = run(INHERITED_USES + textwrap.dedent(body), kind, tmp_path / "store")
+    ended = scripts.run(INHERITED_USES + textwrap.dedent(body), kind)
     assert_sound(ended)
     assert ended.stdout.split() == ["7", "700", "700"], ended.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_s10_children_of_a_busy_process_make_their_own_loaders(kind: str, tmp_path: Path) -> None:
-    ended = run(
+def test_s10_children_of_a_busy_process_make_their_own_loaders(kind: str, scripts: Scripts) -> None:
+    ended = scripts.run(
         """
         training = training_on(kind, folder, faults={"delay_ms": [0, 2]})
         client = training.api.client()
@@ -151,7 +157,6 @@ def test_s10_children_of_a_busy_process_make_their_own_loaders(kind: str, tmp_pa
         print(sum(codes) + 600, len(set(seen)))
         """,
         kind,
-        tmp_path / "store",
     )
     assert_sound(ended)
     assert ended.stdout.split() == ["700", "700"], ended.stderr
@@ -189,7 +194,7 @@ SPAWNED = {
 
 
 @pytest.mark.parametrize("way", SPAWNED)
-def test_s10_spawned_workers_make_loaders_from_a_pickled_client(server: Api, way: str, tmp_path: Path) -> None:
+def test_s10_spawned_workers_make_loaders_from_a_pickled_client(server: Api, way: str, scripts: Scripts) -> None:
     body = f"""
         import pickle
         client = penstock.Client()
@@ -200,7 +205,7 @@ def test_s10_spawned_workers_make_loaders_from_a_pickled_client(server: Api, way
         assert sorted(sum(found, [])) == everything, found
         print(len(everything) > 100)
     """
-    ended = run(body, "none", tmp_path / "x", PENSTOCK_URL=server.address, PENSTOCK_TOKEN=token_of(server))
+    ended = scripts.run(body, "none", PENSTOCK_URL=server.address, PENSTOCK_TOKEN=token_of(server))
     assert_sound(ended)
     assert ended.stdout.split() == ["True"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.engines import engine_on
 from penstock._native import Engine, Store, xxh3_64
 
 FIELD = "image"
@@ -61,18 +62,10 @@ class BenchDataset:
             "dataset_id": _DATASET_ID,
             "fields": [FIELD],
             "parts": self.parts,
-            "batch_size": 64,
-            "shuffle": True,
-            "seed": 1,
-            "rank": 0,
-            "world_size": 1,
-            "last_batch": "partial",
-            "in_order": False,
-            "window_bytes": None,
             "prefetch_bytes": PREFETCH_BYTES,
             "is_prefetch_fixed": False,
         }
-        return Engine(store, **(arguments | changes))
+        return engine_on(store, **(arguments | changes))
 
 
 def read_epoch(engine: Engine, epoch: int) -> int:

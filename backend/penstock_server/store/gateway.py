@@ -195,6 +195,11 @@ class StoreGateway:
                 self.native(project).ping()
         except DependencyUnavailable as error:
             _log.warning("store.not_ready", reason=error.detail)
+            if isinstance(error.__cause__, StoreRefused):
+                return (
+                    "the store answers, but its tables are gone: restore its keyspace from a backup, or restart the "
+                    "server, which makes empty tables; the server's log names them"
+                )
             return "the store cannot be opened, or does not answer; the server's log has the reason"
         return None
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from penstock._batch import Batch
 from penstock._decode import Decoder, stacked
 from penstock._errors import ConfigError, SampleCorrupt
-from penstock._failures import DecodeFailures
+from penstock._failures import DecodeFailures, SampleFailure
 from penstock._members import Members
 from penstock.contract.kinds import FieldKind
 from penstock.contract.members import MembersColumn, MembersField
@@ -33,6 +33,54 @@ class Assembled:
     sample_count: int
     byte_count: int
     decode_seconds: float
+    missed: tuple[SampleFailure, ...] = ()
+    """Samples that could not be decoded and are not in it."""
+
+
+class BatchUndecodable(Exception):
+    """A batch that is given up for a sample that cannot be decoded."""
+
+    def __init__(self, error: SampleCorrupt, seq: int, missed: tuple[SampleFailure, ...]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.seq = seq
+        self.missed = missed
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The samples of a batch that were asked for, and what is wrong with some of them."""
+
+    ids: npt.NDArray[np.uint8]
+    valid: npt.NDArray[np.bool_]
+    # By row: field and error.
+    errors: dict[int, list[tuple[str, SampleCorrupt]]]
+
+    def id_of(self, row: int) -> str:
+        return str(UUID(bytes=self.ids[row].tobytes()))
+
+    def failures(self, epoch: int) -> tuple[SampleFailure, ...]:
+        # Padding and replacements are owed to nobody.
+        return tuple(
+            SampleFailure.undecodable(epoch, self.id_of(row), errors)
+            for row, errors in self.errors.items()
+            if self.valid[row]
+        )
+
+    def lost(self, epoch: int, seq: int) -> BatchUndecodable:
+        """All of them, because of the first that cannot be decoded."""
+        first = min(self.errors, key=lambda row: (not self.valid[row], row))
+        error, sample_id = self.errors[first][0][1], self.id_of(first)
+        rows = [int(row) for row in np.flatnonzero(self.valid)]
+        sound = SampleFailure.lost(epoch, (self.id_of(row) for row in rows if row not in self.errors), sample_id)
+        missed = (*self.failures(epoch), *sound)
+        error.seq, error.sample_id = seq, sample_id
+        error.lost_ids = tuple(self.id_of(row) for row in rows if row != first)
+        if error.lost_ids:
+            count = len(error.lost_ids)
+            others = "other sample of its batch is" if count == 1 else f"{count} other samples of its batch are"
+            error.args = (f"{error}; the {others} lost with it",)
+        return BatchUndecodable(error, seq, missed)
 
 
 class Assembler:
@@ -80,7 +128,9 @@ class Assembler:
             views = self._views(native, field.name)
             byte_count += sum(len(view) for view in views)
             values[field.name] = self._decoder.decode(field.name, self._kind(field), views, ids)
-        if (rows := self._rows_to_take(values, ids, native.epoch)) is not None:
+        found = _Rows(ids, valid, _errors_by_row(values))
+        missed = found.failures(native.epoch)
+        if (rows := self._rows_to_take(found, native)) is not None:
             values = {name: [column[row] for row in rows] for name, column in values.items()}
             # A row that stands in for another is a repeat.
             valid = valid[rows] & (np.arange(len(rows)) == rows if self._on_error == "replace" else True)
@@ -93,7 +143,7 @@ class Assembler:
             gathered = self._members.gather(column, positions)
             batch[column.name] = gathered if isinstance(gathered, list) else self._convert(gathered)
         batch["valid"] = self._convert(valid)
-        return Assembled(batch, native.seq, int(valid.sum()), byte_count, decode_seconds)
+        return Assembled(batch, native.seq, int(valid.sum()), byte_count, decode_seconds, missed)
 
     def _views(self, native: "_native.Batch", name: str) -> list[npt.NDArray[np.uint8]]:
         if self.takes_lists:
@@ -110,26 +160,19 @@ class Assembler:
     def _kind(self, field: MembersField) -> FieldKind:
         return field.kind if self._decodes else FieldKind.BYTES
 
-    def _rows_to_take(
-        self, values: dict[str, list[Any]], ids: npt.NDArray[np.uint8], epoch: int
-    ) -> npt.NDArray[np.intp] | None:
+    def _rows_to_take(self, found: _Rows, native: "_native.Batch") -> npt.NDArray[np.intp] | None:
         """Which row stands in each place when some cannot be decoded; None when all can."""
-        bad = [
-            (row, name, value)
-            for name, column in values.items()
-            for row, value in enumerate(column)
-            if isinstance(value, SampleCorrupt)
-        ]
-        errors = [(str(UUID(bytes=ids[row].tobytes())), name, error) for row, name, error in bad]
-        self._failures.note(epoch, len(ids), errors, is_limited=self._on_error != "raise")
-        if not bad:
+        if self._on_error != "raise":
+            errors = [error for of_row in found.errors.values() for _, error in of_row]
+            self._failures.count(native.epoch, native.size, found.failures(native.epoch), errors)
+        if not found.errors:
             return None
-        is_good = np.ones(len(ids), np.bool_)
-        is_good[[row for row, _, _ in bad]] = False
+        is_good = np.ones(native.size, np.bool_)
+        is_good[list(found.errors)] = False
         good = np.flatnonzero(is_good)
         if self._on_error == "raise" or (self._on_error == "replace" and not len(good)):
-            raise bad[0][2]
-        return good if self._on_error == "skip" else np.where(is_good, np.arange(len(ids)), good[0])
+            raise found.lost(native.epoch, native.seq)
+        return good if self._on_error == "skip" else np.where(is_good, np.arange(native.size), good[0])
 
     def _presented(self, field: MembersField, values: list[Any]) -> Any:
         kind = self._kind(field)
@@ -145,6 +188,15 @@ class Assembler:
         shown = stacked(values)
         self._empty[name] = [] if isinstance(shown, list) else np.empty((0, *shown.shape[1:]), shown.dtype)
         return shown
+
+
+def _errors_by_row(values: dict[str, list[Any]]) -> dict[int, list[tuple[str, SampleCorrupt]]]:
+    errors: dict[int, list[tuple[str, SampleCorrupt]]] = {}
+    for name, column in values.items():
+        for row, value in enumerate(column):
+            if isinstance(value, SampleCorrupt):
+                errors.setdefault(row, []).append((name, value))
+    return errors
 
 
 # Before any batch has shown how large they are.

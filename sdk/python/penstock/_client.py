@@ -182,9 +182,10 @@ class Client:
             last_batch: `"drop"`, `"partial"` (default on one rank) or `"pad"` (default on several; repeats are marked
                 false in `batch["valid"]`).
             on_error: What a sample that cannot be read (after all retries) or decoded does: `"raise"` puts an error
-                that names it in the place of its batch (the next call goes on behind it), `"skip"` makes it shorter,
+                that names it in the place of its batch (the next call goes on behind it; the other samples of that
+                batch are in the error's `lost_ids` and do not come again in this epoch), `"skip"` makes it shorter,
                 `"replace"` puts a repeat in its place that is false in `batch["valid"]`. The number of steps never
-                changes, and `loader.failures()` reports all of them.
+                changes, and `loader.failures()` names every sample that did not come.
             max_failed_share: Share of an epoch's samples that may be skipped or replaced before `LoaderFailure` is
                 raised; the first eight always may.
             max_displacement: Batches that a slow sample may come late by; without meaning when `in_order`.

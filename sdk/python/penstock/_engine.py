@@ -160,7 +160,7 @@ class EngineFace:
         return Standing(epoch, done, done + left)
 
     def failures(self) -> list[SampleFailure]:
-        """The last samples that could not be read, also after closing."""
+        """What acknowledged steps did not deliver, as far as the native core knows; also after closing."""
         require_own_process(self._pid)
         return [SampleFailure.from_native(*row) for row in self._engine.failures()]
 

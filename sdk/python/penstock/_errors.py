@@ -134,11 +134,19 @@ class JobFailed(PenstockError):
 class StoreError(PenstockError):
     """The sample store failed.
 
+    When a loader with `on_error="raise"` raises it in the place of a batch, `sample_id` and `lost_ids` together are all
+    samples that the batch would have had; the loop may go on behind it.
+
     Attributes:
         seq: When an engine raised it: the number of the batch in whose place it stands.
+        sample_id: The sample that could not be read or decoded, as in `batch.id_strings()`.
+        lost_ids: The other samples of its batch. They count as done and do not come again in this epoch;
+            `loader.failures()` says which of them are sound.
     """
 
     seq: int | None = None
+    sample_id: str | None = None
+    lost_ids: tuple[str, ...] = ()
 
 
 class StoreUnavailable(StoreError):

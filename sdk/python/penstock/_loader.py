@@ -200,7 +200,13 @@ class Loader:
         self._stand(0, loaded=saved.place)
 
     def failures(self) -> list[SampleFailure]:
-        """Samples that could not be read or decoded: the last thousand, also after `close`."""
+        """Every sample that the steps taken so far did not deliver, also after `close`.
+
+        Of each epoch, the samples delivered (`batch["valid"]`) and those named here are together what is done, none
+        twice. `failure.lost_with` is None for a sample that could not be read or decoded, of which the last thousand
+        are kept; else the sample is sound, and that other one took its whole batch with it (`on_error="raise"`): of
+        these the last 65,536 are kept.
+        """
         require_own_process(self._pid)
         return self._resources.failures()
 
@@ -254,6 +260,7 @@ class Loader:
             self._stand(self._epoch + 1)
             return None
         self._engine_in_use().ack(ready.seq)
+        self._resources.undecodable.keep(ready.missed)
         if isinstance(ready, Lost):
             # What cannot be read uses up its step: a loop that goes on after errors still comes to its end.
             self._count_step()

@@ -102,7 +102,7 @@ class Store:
         """The ids of all objects of a dataset, sorted. Reads keys only, but all of them."""
 
     def ping(self) -> None:
-        """Returns when the store answers, raises when it does not."""
+        """Returns when the store answers and has its tables, raises when it does not."""
 
     def counters(self) -> dict[str, int]:
         """What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
@@ -164,6 +164,7 @@ class _EngineStats(TypedDict):
     requests: int
     retries: int
     errors: int
+    lost: int
     skipped: int
     replaced: int
     discarded: int
@@ -247,8 +248,8 @@ class Engine:
     def next_batch(self) -> Batch | None:
         """The next batch, or None at the end of the epoch.
 
-        A StoreError stands in the place of a batch: acknowledge its `seq`, and the next call goes on behind it. Any
-        other error stays.
+        A StoreError stands in the place of a batch: acknowledge its `seq`, and the next call goes on behind it. Its
+        `sample_id` and `lost_ids` are all samples that the batch would have had. Any other error stays.
         """
     def ack(self, seq: int) -> None: ...
     def state(self) -> str:
@@ -261,8 +262,12 @@ class Engine:
     def merge_states(states: list[str], *, allow_skew: bool = False) -> str:
         """The states of all ranks as one that fits any number of ranks."""
     def stats(self) -> _EngineStats: ...
-    def failures(self) -> list[tuple[int, bytes, list[str], str | None, int | None, str]]:
-        """The last samples that could not be read: epoch, sample id, fields, node, attempts, reason."""
+    def failures(self) -> list[tuple[int, bytes, list[str], str | None, int | None, str, bytes | None]]:
+        """What acknowledged steps did not deliver: epoch, sample id, fields, node, attempts, reason, lost with.
+
+        The last thousand samples that could not be read, then the last 65,536 sound ones whose batch an error took the
+        place of; those name the sample that they were lost with.
+        """
     def set_prefetch_bytes(self, prefetch_bytes: int) -> int:
         """The bytes that may be held ahead from now on, with those on their way. Returns what is in force: a store on
         this machine needs less, and no sample may be larger.

@@ -5,9 +5,10 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from penstock._assembly import Assembled, Assembler
+from penstock._assembly import Assembled, Assembler, BatchUndecodable
 from penstock._engine import EngineFace
 from penstock._errors import EngineClosed, StoreError
+from penstock._failures import SampleFailure
 
 # One batch is being taken while the other is being made; more would only hold memory.
 DEPTH = 2
@@ -16,10 +17,11 @@ _CLOSE_SECONDS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An error in the place of a batch, and the number of that batch."""
+    """An error in the place of a batch, the number of that batch, and what is not reported of it yet."""
 
     error: StoreError
     seq: int
+    missed: tuple[SampleFailure, ...]
 
 
 class Pipeline:
@@ -141,15 +143,15 @@ class Pipeline:
                 return
 
     def _made(self) -> Assembled | Lost | None:
-        native = None
         try:
             native = self._engine.next_batch()
             return None if native is None else self._assembler.assemble(native)
+        except BatchUndecodable as lost:
+            return Lost(lost.error, lost.seq, lost.missed)
         except StoreError as error:
-            seq = error.seq if native is None else native.seq
-            if seq is None:
+            if error.seq is None:
                 raise
-            return Lost(error, seq)
+            return Lost(error, error.seq, ())
 
     def _has_room(self, generation: int) -> bool:
         with self._changed:

@@ -14,7 +14,7 @@ from penstock._arguments import LoaderArguments
 from penstock._assembly import Assembler
 from penstock._engine import EngineFace, EngineOptions, StoreLease, default_prefetch_bytes
 from penstock._errors import EngineClosed
-from penstock._failures import DecodeFailures, SampleFailure
+from penstock._failures import DecodeFailures, SampleFailure, joined
 from penstock._members import open_members
 from penstock._meter import Gauges, Meter
 from penstock._models import LoaderPlan
@@ -45,7 +45,7 @@ class LoaderResources:
         fields = chosen_fields(self.members.header, arguments.fields)
         columns = chosen_columns(self.members.header, arguments.columns, fields=fields)
         self._field_names = tuple(field.name for field in fields)
-        self._undecodable = DecodeFailures(arguments.max_failed_share)
+        self.undecodable = DecodeFailures(arguments.max_failed_share)
         self._assembler = Assembler(
             self.members,
             fields=fields,
@@ -53,7 +53,7 @@ class LoaderResources:
             decode=arguments.decode,
             output=arguments.output,
             on_error=arguments.on_error,
-            failures=self._undecodable,
+            failures=self.undecodable,
         )
         self.pin = Pin.of(plan)
         self.subset = LoadedSubset.of(plan)
@@ -106,9 +106,9 @@ class LoaderResources:
         return gauges.with_ready(0 if pipeline is None else pipeline.ready_batches)
 
     def failures(self) -> list[SampleFailure]:
-        """Samples that could not be read or decoded, also after closing."""
+        """What the steps taken did not deliver, each sample once an epoch; also after closing."""
         current = [] if self.engine is None else self.engine.failures()
-        return sorted([*self._unread, *current, *self._undecodable.to_list()], key=lambda failure: failure.epoch)
+        return joined([*self._unread, *current, *self.undecodable.to_list()])
 
     def close(self) -> None:
         """Give everything back; in a forked child nothing of it exists."""
@@ -133,7 +133,7 @@ class LoaderResources:
         engine, pipeline = self.engine, self.pipeline
         self.engine = self.pipeline = None
         if engine is not None:
-            self._unread += engine.failures()
+            self._unread = joined([*self._unread, *engine.failures()])
             engine.signal_close()
         if pipeline is not None:
             pipeline.signal_close()

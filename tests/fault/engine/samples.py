@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.engines import engine_on
 from penstock._native import Engine, Store, xxh3_64
 
 FIELDS = ("image", "mask")
@@ -65,16 +66,9 @@ class Samples:
             "fields": list(FIELDS),
             "parts": self.parts,
             "batch_size": 32,
-            "shuffle": True,
             "seed": self.seed,
-            "rank": 0,
-            "world_size": 1,
-            "last_batch": "partial",
-            "in_order": False,
-            "window_bytes": None,
-            "prefetch_bytes": 16 << 20,
         }
-        return Engine(store, **(arguments | changes))
+        return engine_on(store, **(arguments | changes))
 
     def _objects(self) -> Iterator[tuple[bytes, list[tuple[str, bytes]]]]:
         for index in range(self.n):

@@ -10,7 +10,7 @@ from penstock.contract.ids import uuid7
 from penstock_server.models import Project
 from penstock_server.settings import StoreSettings
 from penstock_server.store import StoreGateway
-from penstock_server.store.cql_schema import connected
+from penstock_server.store.cql_schema import apply, connected, ensure_keyspace
 
 
 @pytest.fixture
@@ -49,6 +49,32 @@ def health_of(settings: StoreSettings, project: Project, folder: Path) -> str | 
 
 def test_store_that_can_be_used_is_ready(settings: StoreSettings, project: Project, tmp_path: Path) -> None:
     assert health_of(settings, project, tmp_path) is None
+
+
+@pytest.mark.parametrize("lost", ["keyspace", "samples", "objects"])
+def test_tables_dropped_while_the_server_runs_are_missed_and_found_again(
+    settings: StoreSettings, project: Project, tmp_path: Path, lost: str
+) -> None:
+    gateway = StoreGateway(settings, tmp_path)
+    dataset_id = uuid7()
+    try:
+        gateway.put_own(project, dataset_id, "part", "a", b"before")
+        assert gateway.health(project) is None
+        with connected(settings) as session:
+            what = f"KEYSPACE {project.keyspace}" if lost == "keyspace" else f"TABLE {project.keyspace}.{lost}"
+            apply(session, f"DROP {what}")
+
+        detail = gateway.health(project)
+        assert detail is not None
+        assert "its tables are gone: restore its keyspace from a backup, or restart the server" in detail
+        assert str(settings.username) not in detail
+
+        ensure_keyspace(settings, project.keyspace)
+        assert gateway.health(project) is None
+        object_id = gateway.put_own(project, dataset_id, "part", "b", b"after")
+        assert gateway.get_own(project, dataset_id, object_id) == b"after"
+    finally:
+        gateway.close()
 
 
 def test_wrong_password_is_not_ready(settings: StoreSettings, project: Project, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """`penstock migrate` on a fresh cluster: the account of the settings takes the place of the well-known one."""
 
-import os
 import subprocess
 import sys
 import time
@@ -55,11 +54,9 @@ def _roles(account: StoreSettings) -> dict[str, tuple[bool, bool]]:
 
 
 @pytest.fixture
-def migrate(fresh_cluster: CassandraCluster, tmp_path: Path) -> Migrate:
+def migrate(services: Services, fresh_cluster: CassandraCluster, tmp_path: Path) -> Migrate:
     def run(name: str = NAME, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
-        environment = {
-            **kept,
+        settings = {
             "PENSTOCK_DATA_FOLDER": str(tmp_path / "data"),
             "PENSTOCK_STATE_FOLDER": str(tmp_path / "state"),
             "PENSTOCK_STORE__KIND": "cql",
@@ -70,7 +67,12 @@ def migrate(fresh_cluster: CassandraCluster, tmp_path: Path) -> Migrate:
             "PENSTOCK_STORE__CA_FILE": str(fresh_cluster.ca_file),
         }
         return subprocess.run(
-            [PENSTOCK, "migrate"], env=environment, capture_output=True, text=True, timeout=300, check=False
+            [PENSTOCK, "migrate"],
+            env=services.run.environment(settings),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
 
     return run

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.cassandra.cluster import CassandraCluster
+from harness.engines import engine_on
 from penstock._errors import ConfigError, SampleCorrupt, SampleMissing, StoreUnavailable
 from penstock._native import Engine, Store, xxh3_64
 
@@ -87,20 +88,14 @@ def _engine(store: Store, dataset_id: bytes, objects: list[tuple[bytes, list[tup
     images = [fields[0][1] for _, fields in objects]
     sizes = np.array([len(image) for image in images], "<u8").tobytes()
     sums = np.array([xxh3_64(image) for image in images], "<u8").tobytes()
-    return Engine(
+    return engine_on(
         store,
         dataset_id=dataset_id,
         fields=["image"],
         parts=[(ids, [(ids, sizes, sums)])],
         batch_size=1,
         shuffle=False,
-        seed=0,
-        rank=0,
-        world_size=1,
-        last_batch="partial",
         in_order=True,
-        window_bytes=None,
-        prefetch_bytes=1 << 24,
     )
 
 
@@ -118,6 +113,8 @@ def test_deleted_row_is_reported_with_sample_field_node_and_attempts(
         assert engine.next_batch() is not None
         with pytest.raises(SampleMissing) as caught:
             engine.next_batch()
+        assert caught.value.seq is not None
+        engine.ack(caught.value.seq)
         (failed,) = {row[1:5] for row in ((*row[:2], tuple(row[2]), *row[3:]) for row in engine.failures())}
     message = str(caught.value)
     # Once from one replica, then three times from a quorum.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.engines import engine_on
 from penstock._native import Batch, Engine, Store, xxh3_64
 
 DATASET = bytes(range(16))
@@ -82,16 +83,10 @@ class EngineWorld:
             "fields": list(fields),
             "parts": self.parts(fields),
             "batch_size": 4,
-            "shuffle": True,
-            "seed": 1,
-            "rank": 0,
-            "world_size": 1,
-            "last_batch": "partial",
-            "in_order": False,
             "window_bytes": 1 << 20,
             "prefetch_bytes": 1 << 20,
         }
-        return Engine(store or self.store(), **(arguments | changes))
+        return engine_on(store or self.store(), **(arguments | changes))
 
     def rows(self, batch: Batch) -> list[Row]:
         """Check that ids, positions and bytes of a batch belong together, and return its rows."""

@@ -1,7 +1,9 @@
 """A run that is saved, killed and resumed with other ranks, again and again, over several epochs and a faulty store."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -9,9 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from property.native.engine_world import DATASET, EngineWorld, derived
 
 from harness.soak import repetitions
+from penstock._errors import StoreError
 from penstock._native import Batch, Engine
 
 LAST_BATCHES = st.sampled_from(["drop", "partial", "pad"])
+ON_ERROR = st.sampled_from(["raise", "skip", "replace"])
 # Ranks have more samples than are gone: an epoch of which a rank can read nothing at all is an error of its own.
 GONE = st.sets(st.integers(0, 19), max_size=3)
 FAULTS = st.fixed_dictionaries(
@@ -24,24 +28,51 @@ FAULTS = st.fixed_dictionaries(
 )
 
 
+@dataclass(frozen=True)
+class Saved:
+    """A state, and what was known when it was taken."""
+
+    state: str
+    epoch: int
+    seen: Counter[int]
+    raised: set[int]
+    reported: set[int]
+
+
+def next_step(engine: Engine) -> Batch | StoreError | None:
+    try:
+        return engine.next_batch()
+    except StoreError as error:
+        return error
+
+
 class ResumedRun(RuleBasedStateMachine):
     """Ranks that step together, as a trainer's do, and sometimes die with batches in their hands."""
 
-    @initialize(n=st.integers(20, 60), seed=st.integers(0, 99), last_batch=LAST_BATCHES, gone=GONE, faults=FAULTS)
-    def begin(self, n: int, seed: int, last_batch: str, gone: set[int], faults: dict[str, Any]) -> None:
+    @initialize(
+        n=st.integers(20, 60),
+        seed=st.integers(0, 99),
+        last_batch=LAST_BATCHES,
+        on_error=ON_ERROR,
+        gone=GONE,
+        faults=FAULTS,
+    )
+    def begin(self, n: int, seed: int, last_batch: str, on_error: str, gone: set[int], faults: dict[str, Any]) -> None:
         self.world = EngineWorld(n)
         self.world.store().delete("samples", DATASET, [derived("object", index) for index in gone])
         self.gone = gone
         self.faults = faults
         self.fixed: dict[str, Any] = {
-            "seed": seed, "last_batch": last_batch, "on_error": "skip", "max_failed_share": 1.0
+            "seed": seed, "last_batch": last_batch, "on_error": on_error, "max_failed_share": 1.0
         }  # fmt: skip
         self.engines: list[Engine] = []
         self.epoch = 0
         self.seen: Counter[int] = Counter()
-        # Of every epoch: what the engines say could not be read.
-        self.reported: set[tuple[int, int]] = set()
-        self.saved: tuple[str, int, Counter[int]] | None = None
+        self.index_of = {derived("sample", index): index for index in range(n)}
+        # Of this epoch: what errors in the place of batches named, and what engines that are gone have reported.
+        self.raised: set[int] = set()
+        self.reported: set[int] = set()
+        self.saved: Saved | None = None
         self.start(1, 3, False)
 
     def open(self, world_size: int, batch_size: int, in_order: bool) -> None:
@@ -56,41 +87,54 @@ class ResumedRun(RuleBasedStateMachine):
         ]
 
     def close(self) -> None:
+        self.reported |= self.report()
         for engine in self.engines:
-            self.note_failures(engine)
             engine.close()
 
-    def note_failures(self, engine: Engine) -> None:
-        index_of = {derived("sample", index): index for index in range(self.world.n)}
-        self.reported |= {(epoch, index_of[sample_id]) for epoch, sample_id, *_ in engine.failures()}
-        assert {index for _, index in self.reported} <= self.gone
+    def report(self) -> set[int]:
+        """What the engines say this epoch does not deliver."""
+        named = set()
+        for engine in self.engines:
+            for epoch, sample_id, _, _, _, _, lost_with in engine.failures():
+                index = self.index_of[sample_id]
+                assert (index in self.gone) == (lost_with is None)
+                assert lost_with is None or self.index_of[lost_with] in self.gone
+                if epoch == self.epoch:
+                    assert index not in named, "named by two ranks"
+                    named.add(index)
+        return named
 
     def start(self, world_size: int, batch_size: int, in_order: bool) -> None:
         self.open(world_size, batch_size, in_order)
         for engine in self.engines:
             if self.saved is not None:
-                engine.resume(self.saved[0])
+                engine.resume(self.saved.state)
             engine.start_epoch(self.epoch)
 
-    def take(self) -> list[Batch]:
-        """A batch of every rank; none when the epoch is over, which is on all of them at the same step."""
-        batches = [batch for engine in self.engines if (batch := engine.next_batch()) is not None]
-        assert len(batches) in (0, len(self.engines)), "all ranks end at the same step"
-        return batches
+    def take(self) -> list[Batch | StoreError]:
+        """A step of every rank, a batch or an error; none when the epoch is over, which is on all of them at once."""
+        taken = [step for engine in self.engines if (step := next_step(engine)) is not None]
+        assert len(taken) in (0, len(self.engines)), "all ranks end at the same step"
+        return taken
 
-    def keep(self, batches: list[Batch]) -> None:
-        for engine, batch in zip(self.engines, batches, strict=True):
-            assert batch.epoch == self.epoch
-            self.seen.update(row.position for row in self.world.rows(batch) if row.is_valid)
-            engine.ack(batch.seq)
+    def keep(self, taken: list[Batch | StoreError]) -> None:
+        for engine, step in zip(self.engines, taken, strict=True):
+            if isinstance(step, StoreError):
+                assert step.sample_id is not None
+                self.raised |= {self.index_of[UUID(text).bytes] for text in (step.sample_id, *step.lost_ids)}
+            else:
+                assert step.epoch == self.epoch
+                self.seen.update(row.position for row in self.world.rows(step) if row.is_valid)
+            assert step.seq is not None
+            engine.ack(step.seq)
 
     @rule(steps=st.integers(1, 4))
     def step(self, steps: int) -> None:
         for _ in range(steps):
-            if not (batches := self.take()):
+            if not (taken := self.take()):
                 self.end_epoch()
                 return
-            self.keep(batches)
+            self.keep(taken)
 
     def end_epoch(self) -> None:
         self.check_epoch()
@@ -99,15 +143,16 @@ class ResumedRun(RuleBasedStateMachine):
 
     def check_epoch(self) -> None:
         """Everything came or was reported, but what does not fill a batch on every rank where that is dropped."""
-        for engine in self.engines:
-            self.note_failures(engine)
-        reported = {index for epoch, index in self.reported if epoch == self.epoch}
+        reported = self.reported | self.report()
         assert not reported & set(self.seen)
+        if self.fixed["on_error"] == "raise":
+            # An error may be about padding, whose own place is another.
+            assert reported <= self.raised <= reported | self.gone
         missing = self.world.n - len(self.seen) - len(reported)
         dropped = self.batch_size * len(self.engines) - 1 if self.fixed["last_batch"] == "drop" else 0
         assert 0 <= missing <= dropped
         self.epoch += 1
-        self.seen = Counter()
+        self.seen, self.raised, self.reported = Counter(), set(), set()
 
     @rule()
     def save(self) -> None:
@@ -118,7 +163,8 @@ class ResumedRun(RuleBasedStateMachine):
             self.end_epoch()
         else:
             self.start_again_from(merged)
-        self.saved = (merged, self.epoch, self.seen.copy())
+        reported = self.reported | self.report()
+        self.saved = Saved(merged, self.epoch, self.seen.copy(), self.raised.copy(), reported)
 
     def start_again_from(self, merged: str) -> None:
         for engine in self.engines:
@@ -129,21 +175,23 @@ class ResumedRun(RuleBasedStateMachine):
     def die_and_come_back(self, world_size: int, batch_size: int, in_order: bool, lost: int) -> None:
         for engine in self.engines:
             for _ in range(lost):
-                engine.next_batch()
-        if self.saved is None:
-            self.epoch, self.seen = 0, Counter()
-        else:
-            self.epoch, self.seen = self.saved[1], self.saved[2].copy()
+                next_step(engine)
+        saved = self.saved or Saved("", 0, Counter(), set(), set())
+        self.close()
+        self.engines = []
+        self.epoch, self.seen = saved.epoch, saved.seen.copy()
+        # What the dead have reported beyond their last state comes again, or is reported again.
+        self.raised, self.reported = saved.raised.copy(), saved.reported.copy()
         self.start(world_size, batch_size, in_order)
 
     @rule(batch_size=st.integers(1, 8), in_order=st.booleans(), taken=st.integers(0, 4), kept=st.integers(0, 15))
     def go_on_alone(self, batch_size: int, in_order: bool, taken: int, kept: int) -> None:
         """Each rank goes on from a state of its own, after acknowledging some of the batches that it took."""
         for step in range(taken):
-            if not (batches := self.take()):
+            if not (steps := self.take()):
                 break
             if kept >> step & 1:
-                self.keep(batches)
+                self.keep(steps)
         states = [engine.state() for engine in self.engines]
         standings = {engine.resume(state) for engine, state in zip(self.engines, states, strict=True)}
         assert len(standings) == 1, "all ranks have as many steps left"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from property.native.engine_world import DATASET, EngineWorld, derived
 
+from harness.engines import engine_on
 from penstock._native import Engine, Store, xxh3_64
 
 MIB = 1 << 20
@@ -45,19 +46,13 @@ def _engine_on(store: Store, **changes: Any) -> Engine:
     ids = b"".join(derived("object", index) for index in range(60))
     sizes = np.full(60, MIB, "<u8")
     sums = np.array([xxh3_64(_content(index)) for index in range(60)], "<u8")
-    return Engine(
+    return engine_on(
         store,
         dataset_id=DATASET,
         fields=["image"],
         parts=[(ids, [(ids, sizes.tobytes(), sums.tobytes())])],
         batch_size=2,
         shuffle=False,
-        seed=0,
-        rank=0,
-        world_size=1,
-        last_batch="partial",
-        in_order=False,
-        window_bytes=None,
         **changes,
     )
 

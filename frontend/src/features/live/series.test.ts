@@ -3,6 +3,7 @@ import {
   appendPoint,
   secondsLeft,
   seriesFromPoints,
+  timeSpan,
   type SeriesPoint,
 } from '@/features/live/series';
 import { makePoint, makeRun } from '@/testing/fixtures';
@@ -32,6 +33,14 @@ test('an event appends, replaces the same moment and drops what is older than th
   const series = appendPoint([old(0), old(50), old(100)], run, 60);
   expect(series.map(({ at: time }) => time - 1_800_000_000)).toEqual([50, 100]);
   expect(series.at(-1)?.samplesPerSecond).toBe(1200);
+});
+
+test('a single point gets half a minute of time axis, not a day of midnights', () => {
+  const noon = 1_800_014_400;
+  expect(timeSpan(noon, noon)).toEqual([noon - 30, noon]);
+  expect(timeSpan(noon - 2, noon)).toEqual([noon - 30, noon]);
+  expect(timeSpan(noon - 300, noon)).toEqual([noon - 300, noon]);
+  expect(timeSpan(null, null)).toEqual([null, null]);
 });
 
 test('time left comes from how fast the epoch moved', () => {

@@ -12,6 +12,7 @@ export interface SeriesPoint {
 }
 
 const BUCKET_SECONDS = 2;
+const SHORTEST_SPAN_SECONDS = 30;
 
 /** Ranks report at different moments: their rates are added up within two seconds. */
 export function seriesFromPoints(points: readonly RunPoint[]): SeriesPoint[] {
@@ -69,6 +70,18 @@ export function secondsLeft(series: readonly SeriesPoint[]): number | null {
   if (first === undefined || last === undefined || last.at - first.at < 6) return null;
   const speed = (last.epochs - first.epochs) / (last.at - first.at);
   return speed > 0 ? (1 - (last.epochs % 1)) / speed : null;
+}
+
+/**
+ * What the chart's time axis spans. A run that has just begun gets half a minute before its last point: the plot library
+ * gives a single point a whole day, whose ticks are all midnights.
+ */
+export function timeSpan(
+  first: number | null,
+  last: number | null,
+): [number | null, number | null] {
+  if (first === null || last === null) return [first, last];
+  return [Math.min(first, last - SHORTEST_SPAN_SECONDS), last];
 }
 
 function sum(points: readonly RunPoint[], value: (point: RunPoint) => number): number {

@@ -178,6 +178,8 @@ numbers! {
         retries,
         /// Samples that could not be read.
         errors,
+        /// Sound samples of batches that an error took the place of.
+        lost,
         skipped,
         replaced,
         /// Answers that came for an epoch nobody waits for any more.

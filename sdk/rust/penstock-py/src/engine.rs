@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use penstock_core::engine::{
-    BatchForm, Engine, EngineConfig, EngineError, NextError, OnError, SampleError,
+    BatchForm, Cause, Engine, EngineConfig, EngineError, NextError, OnError, SampleError,
 };
 use penstock_core::errors::StoreError;
+use penstock_core::id::Id;
 use penstock_core::members::{FieldColumns, Members, Part};
 use penstock_core::plan::{LastBatch, Rank};
 use penstock_core::state::{State, merge};
@@ -14,7 +15,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyCFunction, PyDict, PyList};
+use pyo3::types::{PyBytes, PyCFunction, PyDict, PyList, PyTuple};
 
 use crate::arena::column;
 use crate::batch::PyBatch;
@@ -196,24 +197,41 @@ impl PyEngine {
         stats::dict(py, &snapshot)
     }
 
-    /// The samples that could not be read, the last thousand: epoch, sample id, fields, node, attempts, reason.
+    /// What acknowledged steps did not deliver: epoch, sample id, fields, node, attempts, reason, and for a sound sample
+    /// the one that it was lost with.
     fn failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let failures = guarded(py, || self.engine.failures())?;
         let rows = failures.iter().map(|failed| {
-            let SampleError {
-                sample_id,
-                fields,
-                source,
-            } = &failed.error;
-            let fields: Vec<&str> = fields.iter().map(|name| &**name).collect();
-            (
-                failed.epoch,
-                PyBytes::new(py, sample_id.as_bytes()),
-                fields,
-                source.node(),
-                source.attempts(),
-                source.to_string(),
-            )
+            let sample_id = PyBytes::new(py, failed.sample_id.as_bytes());
+            match &failed.cause {
+                Cause::Unread(SampleError { fields, source, .. }) => {
+                    let fields: Vec<&str> = fields.iter().map(|name| &**name).collect();
+                    let (node, attempts) = (source.node(), source.attempts());
+                    let reason = source.to_string();
+                    (
+                        failed.epoch,
+                        sample_id,
+                        fields,
+                        node,
+                        attempts,
+                        reason,
+                        None,
+                    )
+                }
+                Cause::LostWith(other) => {
+                    let reason = format!("lost with its batch, because of sample {other}");
+                    let other = Some(PyBytes::new(py, other.as_bytes()));
+                    (
+                        failed.epoch,
+                        sample_id,
+                        Vec::new(),
+                        None,
+                        None,
+                        reason,
+                        other,
+                    )
+                }
+            }
         });
         PyList::new(py, rows.collect::<Vec<_>>())
     }
@@ -374,7 +392,11 @@ fn failure(error: &EngineError) -> PyErr {
     let message = error.to_string();
     match error {
         EngineError::Process(reason) => errors::process(reason),
-        EngineError::Sample { seq, sample } => in_place_of(*seq, unreadable(sample, message)),
+        EngineError::Sample {
+            seq,
+            sample,
+            besides,
+        } => in_place_of(*seq, sample, besides, unreadable(sample, message)),
         EngineError::TooManyFailures { last, .. } => too_many(last, message),
         EngineError::Closed => errors::named("EngineClosed", message),
         EngineError::Panicked { .. } => errors::named("CorePanicked", message),
@@ -382,12 +404,18 @@ fn failure(error: &EngineError) -> PyErr {
     }
 }
 
-/// Tells which batch the error stands for, so that it can be acknowledged.
-fn in_place_of(seq: u64, error: PyErr) -> PyErr {
-    Python::attach(|py| match error.value(py).setattr("seq", seq) {
-        Ok(()) => error,
-        Err(other) => other,
-    })
+/// Tells which batch the error stands for, so that it can be acknowledged, and what was in it.
+fn in_place_of(seq: u64, sample: &SampleError, besides: &[Id], error: PyErr) -> PyErr {
+    let told = Python::attach(|py| {
+        let value = error.value(py);
+        value.setattr("seq", seq)?;
+        value.setattr("sample_id", sample.sample_id.to_string())?;
+        value.setattr(
+            "lost_ids",
+            PyTuple::new(py, besides.iter().map(Id::to_string))?,
+        )
+    });
+    told.err().unwrap_or(error)
 }
 
 fn unreadable(sample: &SampleError, message: String) -> PyErr {

@@ -199,7 +199,7 @@ impl PyStore {
             .collect())
     }
 
-    /// Returns when the store answers, raises when it does not.
+    /// Returns when the store answers and has its tables, raises when it does not.
     fn ping(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, |store| async move { store.ping().await })
     }

@@ -2,7 +2,7 @@ import { useComputedColorScheme } from '@mantine/core';
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { SeriesPoint } from '@/features/live/series';
+import { timeSpan, type SeriesPoint } from '@/features/live/series';
 import { formatRate } from '@/lib/format';
 import classes from './run-chart.module.css';
 
@@ -61,7 +61,10 @@ function options(host: HTMLElement): uPlot.Options {
     padding: [8, 8, 0, 0],
     legend: { show: false },
     cursor: { y: false },
-    scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, (max || 0) * 1.15)] } },
+    scales: {
+      x: { range: (_plot, min, max) => timeSpan(min, max) },
+      y: { range: (_plot, _min, max) => [0, Math.max(1, (max || 0) * 1.15)] },
+    },
     axes: [
       { ...axis, values: '{HH}:{mm}:{ss}', space: 80, size: 26 },
       { ...axis, size: 56, values: (_plot, ticks) => ticks.map(formatRate) },
@@ -73,7 +76,8 @@ function options(host: HTMLElement): uPlot.Options {
         stroke: color('--ps-chart-line'),
         fill: color('--ps-chart-fill'),
         width: 1.75,
-        points: { show: false },
+        // One point is no line, and would not be seen.
+        points: { show: (plot) => plot.data[0].length === 1 },
         spanGaps: true,
       },
     ],

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::batch::{Batch, BatchField, Content};
 use super::config::BatchForm;
+use super::failures::Missed;
 use super::laying::{Cut, LaidField, Laying};
 use super::reads::{Outcome, Payload, Reader};
 use crate::arena::Pool;
@@ -111,6 +112,7 @@ impl Assembly {
             positions: rows.iter().map(|row| row.position).collect(),
             valid: rows.iter().map(|row| row.is_valid).collect(),
             done: done_ranges(&self.cut.outcomes),
+            missed: Missed::unread(&self.cut.outcomes),
             held_bytes: fields.iter().map(|field| field.content.size_bytes()).sum(),
             ready_at: Instant::now(),
             fields,

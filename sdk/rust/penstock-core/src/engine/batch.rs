@@ -6,6 +6,9 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::SampleError;
+use super::assembly::done_ranges;
+use super::failures::Missed;
+use super::reads::Outcome;
 use crate::arena::Block;
 
 /// One field of a batch.
@@ -54,6 +57,8 @@ pub struct Batch {
     pub fields: Vec<BatchField>,
     /// Slots of this rank that the batch uses up, padding left out, failures included.
     pub(super) done: Vec<(u64, u64)>,
+    /// Samples that those slots were for and that are not in it.
+    pub(super) missed: Missed,
     /// What the batch counts against `prefetch_bytes` until it is taken.
     pub(super) held_bytes: u64,
     pub(super) ready_at: Instant,
@@ -81,16 +86,26 @@ pub(super) struct Lost {
     pub error: SampleError,
     /// As [`Batch::done`]: what the batch would have had.
     pub done: Vec<(u64, u64)>,
+    pub missed: Missed,
 }
 
 /// What is laid down for one step.
 #[derive(Debug)]
 pub(super) enum Laid {
     Batch(Box<Batch>),
-    Lost(Lost),
+    Lost(Box<Lost>),
 }
 
 impl Laid {
+    /// In the place of the batch that would have been made of these.
+    pub fn lost(error: SampleError, outcomes: &[Outcome]) -> Self {
+        Self::Lost(Box::new(Lost {
+            done: done_ranges(outcomes),
+            missed: Missed::all(outcomes, error.sample_id),
+            error,
+        }))
+    }
+
     pub fn done(&self) -> &[(u64, u64)] {
         match self {
             Self::Batch(batch) => &batch.done,

@@ -26,7 +26,8 @@ const NEAR_BATCHES: u64 = 6;
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
-    /// The batch is replaced by the error: its other samples are done too, and the next call gives the next batch.
+    /// The batch is replaced by the error: its other samples are done too, named in the error and in the report, and the
+    /// next call gives the next batch.
     Raise,
     /// The batch is shorter by it.
     Skip,

@@ -19,8 +19,8 @@ use tokio::task::JoinError;
 
 use verdict::Verdict;
 
-use super::assembly::{Assembled, Assembly, Donor, done_ranges};
-use super::batch::{Laid, Lost};
+use super::assembly::{Assembled, Assembly, Donor};
+use super::batch::Laid;
 use super::config::{BatchForm, EngineConfig, OnError};
 use super::exchange::Exchange;
 use super::failures::Failures;
@@ -282,8 +282,7 @@ impl Driver {
             Verdict::Made(donor) => donor,
             Verdict::Lost(error) => {
                 self.work.held_bytes -= cut.cost_bytes();
-                let done = done_ranges(&cut.outcomes);
-                let lost = Laid::Lost(Lost { error, done });
+                let lost = Laid::lost(error, &cut.outcomes);
                 self.work.runs[index].ready.insert(cut.step, lost);
                 return;
             }

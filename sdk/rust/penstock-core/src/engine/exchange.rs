@@ -19,7 +19,7 @@ pub(super) enum Taken {
         ticket: u64,
         seq: u64,
         step: u64,
-        lost: Lost,
+        lost: Box<Lost>,
     },
     /// All steps of the epoch have been handed out.
     Finished,

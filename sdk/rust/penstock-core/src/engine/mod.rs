@@ -22,6 +22,7 @@ mod window;
 mod tests;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ pub use batch::{Batch, BatchField, Content};
 pub use config::{BatchForm, EngineConfig, OnError};
 use driver::{Command, Driver, Work};
 use exchange::{Exchange, Taken};
-pub use failures::Failure;
-use failures::Failures;
+pub use failures::{Cause, Failure};
+use failures::{Failures, Missed};
 use reads::Reader;
 pub use saving::Resumed;
 pub use snapshot::EngineSnapshot;
@@ -77,9 +78,13 @@ pub enum EngineError {
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// Stands in the place of a batch: the next call goes on behind it. `seq` is the number that the batch
-    /// would have had, for `ack`.
-    #[error("{sample}")]
-    Sample { seq: u64, sample: SampleError },
+    /// would have had, for `ack`; `besides` are the other samples of that batch, which do not come again either.
+    #[error("{sample}{}", besides_note(.besides.len()))]
+    Sample {
+        seq: u64,
+        sample: SampleError,
+        besides: Arc<[Id]>,
+    },
     #[error(
         "{failed} of {outcomes} samples of this epoch could not be read, more than the share of {limit} that is allowed; the last was {last}"
     )]
@@ -105,6 +110,14 @@ fn field_names(fields: &[Arc<str>]) -> String {
     let names: Vec<String> = fields.iter().map(|name| format!("{name:?}")).collect();
     let noun = if names.len() == 1 { "field" } else { "fields" };
     format!("{noun} {}", names.join(", "))
+}
+
+fn besides_note(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "; the other sample of its batch is lost with it".to_owned(),
+        _ => format!("; the {count} other samples of its batch are lost with it"),
+    }
 }
 
 fn panic_message(payload: &(dyn Any + Send)) -> String {
@@ -146,9 +159,12 @@ struct Books {
     ledger: Ledger,
     /// The start that the ledger is about.
     ticket: u64,
+    epoch: u64,
     next_seq: u64,
     /// Where the next start of its epoch goes on.
     armed: Option<Entry>,
+    /// What is missed of batches that are not acknowledged, by their number; with the epoch.
+    missed: BTreeMap<u64, (u64, Missed)>,
 }
 
 impl Engine {
@@ -242,6 +258,9 @@ impl Engine {
         set(&self.stats.gauges.step, entry.steps);
         set(&self.stats.gauges.steps, entry.steps + steps);
         books.ticket = ticket;
+        books.epoch = epoch;
+        // What is not acknowledged of the same epoch comes again; of the one before, it may still be acknowledged.
+        books.missed.retain(|_, (of, _)| *of + 1 == epoch);
         let may_end_short = self.config.last_batch != LastBatch::Drop;
         books.ledger.start(entry, steps, may_end_short);
         self.tell(Command::Taken {
@@ -284,11 +303,12 @@ impl Engine {
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         add(&self.stats.counters.wait_microseconds, micros);
         match taken? {
-            Taken::Batch { ticket, batch } => {
+            Taken::Batch { ticket, mut batch } => {
                 self.stats.stages.wait.record(waited);
                 self.stats.stages.deliver.record(batch.ready_at.elapsed());
                 self.account(&batch);
-                self.hand_out(ticket, batch.seq, batch.step, batch.done.clone());
+                let missed = std::mem::take(&mut batch.missed);
+                self.hand_out(ticket, batch.seq, batch.step, batch.done.clone(), missed);
                 Ok(Some(*batch))
             }
             Taken::Lost {
@@ -297,9 +317,18 @@ impl Engine {
                 step,
                 lost,
             } => {
-                self.hand_out(ticket, seq, step, lost.done);
+                let lost = *lost;
                 let sample = lost.error;
-                Err(EngineError::Sample { seq, sample }.into())
+                let besides = lost.missed.besides(sample.sample_id);
+                let sound = lost.missed.lost.as_ref().map_or(0, |lost| lost.ids.len());
+                add(&self.stats.counters.lost, sound as u64);
+                self.hand_out(ticket, seq, step, lost.done, lost.missed);
+                let error = EngineError::Sample {
+                    seq,
+                    sample,
+                    besides,
+                };
+                Err(error.into())
             }
             Taken::Finished | Taken::Nothing | Taken::Parked { .. } => Ok(None),
         }
@@ -316,12 +345,16 @@ impl Engine {
     }
 
     /// Writes a step down that the consumer has, be it a batch or the error in its place.
-    fn hand_out(&self, ticket: u64, seq: u64, step: u64, done: Vec<(u64, u64)>) {
+    fn hand_out(&self, ticket: u64, seq: u64, step: u64, done: Vec<(u64, u64)>, missed: Missed) {
         set(&self.stats.gauges.step, step + 1);
         let mut books = self.books();
         books.next_seq = books.next_seq.max(seq + 1);
         if books.ticket == ticket {
             books.ledger.hand_out(seq, step, done);
+            if !missed.is_empty() {
+                let epoch = books.epoch;
+                books.missed.insert(seq, (epoch, missed));
+            }
         }
     }
 
@@ -332,6 +365,9 @@ impl Engine {
         let next_seq = books.next_seq;
         if books.ledger.acknowledge(seq, next_seq)? {
             add(&self.stats.counters.acknowledged, 1);
+        }
+        if let Some((epoch, missed)) = books.missed.remove(&seq) {
+            self.failures.record(epoch, missed);
         }
         Ok(())
     }
@@ -347,7 +383,9 @@ impl Engine {
         Ok(prefetch_bytes)
     }
 
-    /// The samples that could not be read, the last thousand of them.
+    /// What acknowledged steps did not deliver: samples that could not be read, the last thousand of them, and sound
+    /// ones that were lost with them (`on_error = raise`), the last 65,536. The batch for which the engine gave an epoch
+    /// up because of too many failures is in it too.
     pub fn failures(&self) -> Result<Vec<Failure>, EngineError> {
         self.owner.check()?;
         Ok(self.failures.to_vec())

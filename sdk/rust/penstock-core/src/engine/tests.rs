@@ -52,8 +52,14 @@ impl World {
     fn new(n: u64, most: u64) -> Self {
         let name = format!("engine-{}", WORLDS.fetch_add(1, Ordering::Relaxed));
         let world = Self { n, most, name };
-        let objects = (0..n).flat_map(|i| {
-            let [image, mask] = [0, 1].map(|f| (Arc::from(FIELDS[f]), content(f, i, most)));
+        world.write();
+        world
+    }
+
+    /// Puts every sample into the store, also those that were lost.
+    fn write(&self) {
+        let objects = (0..self.n).flat_map(|i| {
+            let [image, mask] = [0, 1].map(|f| (Arc::from(FIELDS[f]), content(f, i, self.most)));
             if i % 3 == 0 {
                 let apart = |what, field| NewObject {
                     object_id: id(what, i),
@@ -72,12 +78,11 @@ impl World {
             dataset_id: DATASET,
             objects: objects.collect(),
         };
-        let store = world.store(FaultPlan::default());
+        let store = self.store(FaultPlan::default());
         process::runtime()
             .unwrap()
             .block_on(store.write(write))
             .unwrap();
-        world
     }
 
     fn store(&self, faults: FaultPlan) -> Arc<dyn Store> {
@@ -516,7 +521,7 @@ fn an_unreadable_sample_is_named_and_a_new_epoch_tries_again() {
     let engine = Engine::new(world.store(missing(1.0)), world.config(4)).unwrap();
     engine.start_epoch(0).unwrap();
     let error = next(&engine).unwrap_err();
-    let EngineError::Sample { seq: 0, sample } = &error else {
+    let EngineError::Sample { seq: 0, sample, .. } = &error else {
         panic!("{error:?}")
     };
     assert!((0..20).any(|i| id("sample", i) == sample.sample_id));
@@ -581,7 +586,7 @@ fn skipped_samples_use_up_their_slots() {
         .unwrap()
         .iter()
         .filter(|failure| failure.epoch == 0)
-        .map(|failure| failure.error.sample_id)
+        .map(|failure| failure.sample_id)
         .collect();
     assert!(!failed.is_empty());
     let read: HashSet<Id> = batches.concat().iter().map(|r| id("sample", r.0)).collect();

@@ -228,6 +228,20 @@ async fn load_of(
     )
 }
 
+/// How many reads the first node gets of how many, once it is as healthy as the others and has had this long.
+async fn reads_after_recovery(
+    (world, lanes, nodes): &(Arc<World>, Arc<Lanes<SimulatedConnector>>, Vec<SocketAddr>),
+    at_once: usize,
+    recovery_seconds: u64,
+    seconds: u64,
+) -> (u64, u64) {
+    world.set(nodes[0], HEALTHY);
+    load(lanes, nodes, at_once, recovery_seconds).await;
+    world.take_asked();
+    let (count, _) = load(lanes, nodes, at_once, seconds).await;
+    (world.take_asked()[&nodes[0]], count)
+}
+
 #[tokio::test(start_paused = true)]
 async fn healthy_lanes_share_the_reads() {
     let (world, lanes, nodes) = three_nodes().await;
@@ -254,8 +268,9 @@ async fn only_owners_are_asked_while_they_can_be_reached() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_lane_gets_little_and_its_share_again_when_it_recovers() {
-    let (world, lanes, nodes) = three_nodes().await;
-    load(&lanes, &nodes, 60, 3).await;
+    let cluster = three_nodes().await;
+    let (world, lanes, nodes) = &cluster;
+    load(lanes, nodes, 60, 3).await;
     for slow in [
         Behaviour {
             delay: Duration::from_millis(250),
@@ -267,24 +282,22 @@ async fn a_slow_lane_gets_little_and_its_share_again_when_it_recovers() {
         },
     ] {
         world.set(nodes[0], slow);
-        load(&lanes, &nodes, 60, 5).await;
+        load(lanes, nodes, 60, 5).await;
         world.take_asked();
-        let (count, _) = load(&lanes, &nodes, 60, 10).await;
+        let (count, _) = load(lanes, nodes, 60, 10).await;
         let share = world.take_asked()[&nodes[0]] * 100 / count;
         assert!(share <= 12, "{slow:?} had {share} %");
-        world.set(nodes[0], HEALTHY);
-        load(&lanes, &nodes, 60, 6).await;
-        world.take_asked();
-        let (count, _) = load(&lanes, &nodes, 60, 5).await;
-        let share = world.take_asked()[&nodes[0]] * 100 / count;
+        let (own, count) = reads_after_recovery(&cluster, 60, 6, 5).await;
+        let share = own * 100 / count;
         assert!(share >= 20, "after {slow:?} it has {share} %");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn reads_on_a_lane_that_falls_silent_are_asked_for_elsewhere() {
-    let (world, lanes, nodes) = three_nodes().await;
-    load(&lanes, &nodes, 60, 3).await;
+    let cluster = three_nodes().await;
+    let (world, lanes, nodes) = &cluster;
+    load(lanes, nodes, 60, 3).await;
     world.set(
         nodes[0],
         Behaviour {
@@ -292,26 +305,21 @@ async fn reads_on_a_lane_that_falls_silent_are_asked_for_elsewhere() {
             ..HEALTHY
         },
     );
-    let (count, longest) = load(&lanes, &nodes, 60, 8).await;
+    let (count, longest) = load(lanes, nodes, 60, 8).await;
     assert!(longest < Duration::from_secs(2), "{longest:?}");
     assert!(count > 3000, "{count}");
-    world.set(nodes[0], HEALTHY);
-    load(&lanes, &nodes, 60, 2).await;
-    world.take_asked();
-    load(&lanes, &nodes, 60, 2).await;
-    assert!(world.take_asked()[&nodes[0]] > 100);
+    let (own, _) = reads_after_recovery(&cluster, 60, 2, 2).await;
+    assert!(own > 100, "{own}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_node_is_tried_gently_and_used_again() {
-    let (world, lanes, nodes) = three_nodes().await;
+    let cluster = three_nodes().await;
+    let (world, lanes, nodes) = &cluster;
     world.set(nodes[0], DOWN);
-    load(&lanes, &nodes, 20, 20).await;
-    world.set(nodes[0], HEALTHY);
-    load(&lanes, &nodes, 20, 5).await;
-    world.take_asked();
-    load(&lanes, &nodes, 20, 2).await;
-    assert!(world.take_asked()[&nodes[0]] > 50);
+    load(lanes, nodes, 20, 20).await;
+    let (own, _) = reads_after_recovery(&cluster, 20, 5, 2).await;
+    assert!(own > 50, "{own}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -204,7 +204,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The ids of all objects of a dataset, sorted; reads keys only.
     fn scan(&self, table: Table, dataset_id: Id) -> BoxFuture<'_, Result<Vec<Id>, StoreError>>;
 
-    /// Succeeds when the store can answer right now.
+    /// Succeeds when the store can answer right now, and has the tables to answer from.
     fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Lets go of connections and files. Later calls fail as closed; closing twice is fine.

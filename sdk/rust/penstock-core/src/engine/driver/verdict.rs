@@ -3,6 +3,7 @@
 use super::Driver;
 use crate::engine::assembly::Donor;
 use crate::engine::config::{EngineConfig, FREE_FAILURES, OnError};
+use crate::engine::failures::Missed;
 use crate::engine::laying::Cut;
 use crate::engine::run::Run;
 use crate::engine::{EngineError, SampleError};
@@ -26,20 +27,18 @@ impl Driver {
             let own = own.or_else(|| cut.outcomes.iter().find_map(Donor::of));
             self.work.donor = own.or(self.work.donor.take());
         }
-        let errors: Vec<_> = cut
+        let failed: Vec<_> = cut
             .outcomes
             .iter()
-            .filter_map(|outcome| outcome.answer.as_ref().err())
+            .filter_map(|outcome| Some((outcome.slot.is_padding, outcome.answer.as_ref().err()?)))
             .collect();
-        let Some(first) = errors.first().map(|error| (*error).clone()) else {
+        // One that is in the report, if there is one: padding is not.
+        let Some((_, first)) = failed.iter().min_by_key(|(is_padding, _)| *is_padding) else {
             return Verdict::Made(None);
         };
-        let count = errors.len() as u64;
+        let first = (*first).clone();
+        let count = failed.len() as u64;
         add(&self.stats.counters.errors, count);
-        let epoch = self.work.runs[index].epoch;
-        for error in &errors {
-            self.failures.record(epoch, error);
-        }
         if self.config.on_error == OnError::Raise {
             return Verdict::Lost(first);
         }
@@ -48,6 +47,9 @@ impl Driver {
         let before = run.outcomes_before + cut.step * self.config.batch_size;
         let outcomes = before + cut.outcomes.len() as u64;
         if is_over_limit(&self.config, run, outcomes) {
+            // Nobody will acknowledge this step.
+            let missed = Missed::unread(&cut.outcomes);
+            self.failures.record(run.epoch, missed);
             return Verdict::Over(EngineError::TooManyFailures {
                 failed: run.failed(),
                 outcomes,

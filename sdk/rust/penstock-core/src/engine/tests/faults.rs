@@ -12,17 +12,25 @@ impl World {
     }
 }
 
-/// What an epoch hands out, step by step: the rows of a batch, or the sample that it failed for.
-fn steps_of(world: &World, engine: &Engine) -> Vec<Result<Vec<(u64, bool)>, Id>> {
+/// The sample that a batch failed for, and those besides.
+type Failed = (Id, Vec<Id>);
+
+/// What an epoch hands out, step by step: the rows of a batch, or what it lost instead.
+fn steps_of(world: &World, engine: &Engine) -> Vec<Result<Vec<(u64, bool)>, Failed>> {
     let mut steps = Vec::new();
+    let mut first = None;
     loop {
         let (seq, step) = match next(engine) {
             Ok(None) => return steps,
             Ok(Some(batch)) => (batch.seq, Ok(world.check(&batch))),
-            Err(EngineError::Sample { seq, sample }) => (seq, Err(sample.sample_id)),
+            Err(EngineError::Sample {
+                seq,
+                sample,
+                besides,
+            }) => (seq, Err((sample.sample_id, besides.to_vec()))),
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(seq, steps.len() as u64);
+        assert_eq!(seq, *first.get_or_insert(seq) + steps.len() as u64);
         engine.ack(seq).unwrap();
         steps.push(step);
     }
@@ -41,17 +49,15 @@ fn a_lost_sample_costs_its_batch_and_no_other() {
         assert_eq!(steps.len(), 6);
         let lost: Vec<&Id> = steps
             .iter()
-            .filter_map(|step| step.as_ref().err())
+            .filter_map(|step| Some(&step.as_ref().err()?.0))
             .collect();
         assert_eq!(lost, [&id("sample", 7)]);
         let rows: usize = steps.iter().flatten().map(Vec::len).sum();
         assert!(rows == 18 || rows == 20, "all but one batch: {rows} rows");
+        assert_eq!(engine.stats.counters.snapshot().lost, 21 - rows as u64);
         let state = engine.state().unwrap();
         assert_eq!((state.epoch, state.steps), (1, 0), "the lost batch counts");
-        assert_eq!(
-            engine.failures().unwrap()[0].error.sample_id,
-            id("sample", 7)
-        );
+        assert_eq!(engine.failures().unwrap()[0].sample_id, id("sample", 7));
         assert!(next(&engine).unwrap().is_none(), "and the epoch is over");
     }
 }
@@ -72,7 +78,7 @@ fn states_after_a_lost_batch_merge_and_go_on() {
         engine.start_epoch(0).unwrap();
         for _ in 0..2 {
             let seq = match next(&engine) {
-                Err(EngineError::Sample { seq, sample }) => {
+                Err(EngineError::Sample { seq, sample, .. }) => {
                     failed.push((rank, sample.sample_id));
                     seq
                 }
@@ -91,6 +97,102 @@ fn states_after_a_lost_batch_merge_and_go_on() {
     assert_eq!((merged.steps, merged.base.len()), (2, 16));
     seen.sort_unstable();
     assert_eq!(seen, [0, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15]);
+}
+
+#[test]
+fn all_of_an_epoch_comes_or_is_named_in_the_errors_and_in_the_report() {
+    for is_in_order in [true, false] {
+        let world = World::new(50, 60);
+        let gone = [3, 4, 20, 49];
+        for index in gone {
+            world.lose(index);
+        }
+        let mut come = Vec::new();
+        let mut in_errors = Vec::new();
+        let mut in_report = Vec::new();
+        for rank in 0..3 {
+            let mut config = world.config(4);
+            config.rank = Rank::new(rank, 3).unwrap();
+            // The 50 samples leave a rank with padding, which is owed to nobody.
+            config.last_batch = LastBatch::Pad;
+            config.is_in_order = is_in_order;
+            let engine = Engine::new(world.store(delays(1.0)), config).unwrap();
+            engine.start_epoch(0).unwrap();
+            for step in steps_of(&world, &engine) {
+                match step {
+                    Ok(rows) => {
+                        let valid = rows.iter().filter(|row| row.1);
+                        come.extend(valid.map(|row| id("sample", row.0)));
+                    }
+                    Err((sample, besides)) => {
+                        in_errors.push(sample);
+                        in_errors.extend(besides);
+                    }
+                }
+            }
+            let failures = engine.failures().unwrap();
+            let of_epoch = failures.iter().filter(|failure| failure.epoch == 0);
+            in_report.extend(of_epoch.map(|failure| failure.sample_id));
+        }
+        for named in [&mut in_errors, &mut in_report] {
+            named.sort_unstable();
+        }
+        assert_eq!(in_errors, in_report);
+        assert!(gone.iter().all(|i| in_report.contains(&id("sample", *i))));
+        let mut all = [come, in_report].concat();
+        all.sort_unstable();
+        let mut expected: Vec<Id> = (0..50).map(|index| id("sample", index)).collect();
+        expected.sort_unstable();
+        assert_eq!(all, expected);
+    }
+}
+
+#[test]
+fn what_is_not_acknowledged_is_not_reported_and_may_still_come() {
+    let world = World::new(16, 60);
+    world.lose(1);
+    let mut config = world.config(4);
+    config.is_in_order = true;
+    config.is_shuffled = false;
+    let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let state = engine.state().unwrap();
+    let error = next(&engine).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.ends_with("the 3 other samples of its batch are lost with it"),
+        "{text}"
+    );
+    assert!(engine.failures().unwrap().is_empty());
+    // It turns out to be there after all.
+    world.write();
+    engine.resume(&state).unwrap();
+    engine.start_epoch(0).unwrap();
+    let steps = steps_of(&world, &engine);
+    assert_eq!(steps.iter().flatten().flatten().count(), 16);
+    assert!(engine.failures().unwrap().is_empty());
+}
+
+#[test]
+fn an_epoch_that_is_left_keeps_what_is_acknowledged_later() {
+    let world = World::new(8, 60);
+    world.lose(5);
+    let mut config = world.config(4);
+    config.is_in_order = true;
+    config.is_shuffled = false;
+    let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let first = next(&engine).unwrap().unwrap();
+    assert!(next(&engine).is_err());
+    engine.start_epoch(1).unwrap();
+    engine.ack(first.seq).unwrap();
+    assert!(engine.failures().unwrap().is_empty());
+    engine.ack(first.seq + 1).unwrap();
+    let named = |epoch: u64| {
+        let failures = engine.failures().unwrap();
+        failures.iter().filter(|f| f.epoch == epoch).count()
+    };
+    assert_eq!((named(0), named(1)), (4, 0));
 }
 
 #[test]

@@ -77,9 +77,17 @@ fn what_is_not_there_is_raised_skipped_or_replaced() {
         let failures = engine.failures().unwrap();
         let failed: Vec<Id> = failures
             .iter()
-            .map(|failure| failure.error.sample_id)
+            .filter(|failure| matches!(failure.cause, Cause::Unread(_)))
+            .map(|failure| failure.sample_id)
             .collect();
         assert_eq!(failed, [id("sample", 4), id("sample", 21)]);
+        let named: HashSet<Id> = failures.iter().map(|failure| failure.sample_id).collect();
+        assert_eq!(valid.len() + named.len(), 22);
+        assert!(
+            valid
+                .iter()
+                .all(|index| !named.contains(&id("sample", *index)))
+        );
         match on_error {
             OnError::Raise => assert_eq!((lost, lengths), (failed, vec![4; 4])),
             OnError::Skip => assert_eq!(lengths, [4, 3, 4, 4, 4, 1]),

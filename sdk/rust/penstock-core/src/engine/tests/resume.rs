@@ -38,15 +38,24 @@ struct Trouble {
     seed: u64,
     unavailable_share: f64,
     gone: Vec<u64>,
+    on_error: OnError,
 }
 
 fn troubles() -> impl Strategy<Value = Trouble> {
     let gone = prop::collection::btree_set(0_u64..40, 0..4);
-    (any::<u64>(), 0.0..0.15_f64, gone).prop_map(|(seed, unavailable_share, gone)| Trouble {
-        seed,
-        unavailable_share,
-        gone: gone.into_iter().collect(),
-    })
+    let on_error = prop_oneof![
+        Just(OnError::Raise),
+        Just(OnError::Skip),
+        Just(OnError::Replace)
+    ];
+    (any::<u64>(), 0.0..0.15_f64, gone, on_error).prop_map(
+        |(seed, unavailable_share, gone, on_error)| Trouble {
+            seed,
+            unavailable_share,
+            gone: gone.into_iter().collect(),
+            on_error,
+        },
+    )
 }
 
 impl Trouble {
@@ -73,29 +82,41 @@ impl Trouble {
                 config.rank = Rank::new(rank, stretch.world_size).unwrap();
                 config.last_batch = last_batch;
                 config.is_in_order = stretch.is_in_order;
-                config.on_error = OnError::Skip;
+                config.on_error = self.on_error;
                 config.max_failed_share = 1.0;
                 Engine::new(Arc::clone(&store), config).unwrap()
             })
             .collect()
     }
 
-    /// Nothing came twice, nothing that is gone came at all, it was reported, and all else came but at most `dropped`.
-    fn check(&self, n: u64, seen: &[u64], reported: &HashSet<Id>, dropped: u64) {
-        let once: HashSet<u64> = seen.iter().copied().collect();
-        assert_eq!(seen.len(), once.len(), "something came twice");
+    /// Nothing came or was reported twice, nothing that is gone came at all, and what neither came nor was reported are
+    /// at most `dropped`.
+    fn check(&self, n: u64, seen: &[u64], reported: &[Failure], dropped: u64) {
+        let come = seen.iter().map(|index| id("sample", *index));
+        let named = reported.iter().map(|failure| failure.sample_id);
+        let all: Vec<Id> = come.chain(named).collect();
+        let once: HashSet<Id> = all.iter().copied().collect();
+        assert_eq!(all.len(), once.len(), "something came or was named twice");
         let gone: HashSet<Id> = self.gone.iter().map(|index| id("sample", *index)).collect();
-        assert!(reported.is_subset(&gone), "something else was reported");
+        for failure in reported {
+            let is_gone = gone.contains(&failure.sample_id);
+            match &failure.cause {
+                Cause::Unread(_) => assert!(is_gone, "it is there"),
+                Cause::LostWith(other) => {
+                    assert_eq!(self.on_error, OnError::Raise);
+                    assert!(!is_gone && gone.contains(other), "{failure:?}");
+                }
+            }
+        }
         assert!(seen.iter().all(|index| !self.gone.contains(index)));
-        let missing = n - seen.len() as u64 - reported.len() as u64;
+        let missing = n - all.len() as u64;
         assert!(missing <= dropped, "{missing} samples are missing");
     }
 }
 
-fn report(engine: &Engine, reported: &mut HashSet<Id>) {
+fn report(engine: &Engine, reported: &mut Vec<Failure>) {
     let failures = engine.failures().unwrap();
-    let of_epoch = failures.iter().filter(|failure| failure.epoch == 0);
-    reported.extend(of_epoch.map(|failure| failure.error.sample_id));
+    reported.extend(failures.into_iter().filter(|failure| failure.epoch == 0));
 }
 
 /// Takes up to `steps` batches, acknowledges those that `is_kept` names, and returns what counts.
@@ -107,13 +128,15 @@ fn walk_some(
 ) -> Vec<u64> {
     let mut seen = Vec::new();
     for step in 0..steps {
-        let Some(batch) = next(engine).unwrap() else {
-            break;
+        let (seq, rows) = match next(engine) {
+            Ok(None) => break,
+            Ok(Some(batch)) => (batch.seq, world.check(&batch)),
+            Err(EngineError::Sample { seq, .. }) => (seq, Vec::new()),
+            Err(error) => panic!("{error}"),
         };
-        let rows = world.check(&batch);
         if is_kept(step) {
             seen.extend(rows.iter().filter(|row| row.1).map(|row| row.0));
-            engine.ack(batch.seq).unwrap();
+            engine.ack(seq).unwrap();
         }
     }
     seen
@@ -144,7 +167,7 @@ proptest! {
         let world = trouble.world(n);
         let mut saved: Option<State> = None;
         let mut seen = Vec::new();
-        let mut reported = HashSet::new();
+        let mut reported = Vec::new();
         let mut is_over = false;
         let end = Stretch {
             world_size: 2, batch_size: 3, steps: u64::MAX, lost: 0, is_in_order: false, acknowledged: 0,
@@ -167,8 +190,7 @@ proptest! {
                 is_over = true;
                 break;
             }
-            let gone_and_done = merged.base.len() - seen.len() as u64;
-            prop_assert!(gone_and_done <= trouble.gone.len() as u64);
+            prop_assert_eq!(merged.base.len(), (seen.len() + reported.len()) as u64);
             saved = Some(merged);
         }
         prop_assert!(is_over, "the last stretch has to end the epoch");
@@ -181,7 +203,7 @@ proptest! {
         let world = trouble.world(n);
         let world_size = stretches[0].world_size;
         let mut seen = Vec::new();
-        let mut reported = HashSet::new();
+        let mut reported = Vec::new();
         let mut is_over = false;
         let mut saved: Vec<Option<State>> = vec![None; usize::try_from(world_size).unwrap()];
         let end = Stretch {

@@ -13,6 +13,7 @@ mod topology;
 mod wire;
 mod writes;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -184,25 +185,48 @@ impl Open {
         }
     }
 
+    /// A node answers, and the two tables are there: every node knows that by itself, so it is as cheap as any answer.
     async fn ping(&self) -> Result<(), StoreError> {
+        let operation = || "asking the store for a sign of life".to_owned();
         let unavailable = |reason: String| StoreError::Unavailable {
-            operation: "asking the store for a sign of life".to_owned(),
+            operation: operation(),
             reason,
             node: None,
             attempts: 1,
             waited: Duration::ZERO,
         };
-        let question = self
-            .session
-            .query_unpaged("SELECT key FROM system.local", ());
-        match timeout(PING_PATIENCE, question).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(unavailable(error.to_string())),
-            Err(_) => Err(unavailable(format!(
-                "no answer within {} s",
-                PING_PATIENCE.as_secs()
-            ))),
-        }
+        let keyspace = self.samples.keyspace();
+        let question = self.session.query_unpaged(
+            "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?",
+            (keyspace,),
+        );
+        let rows = match timeout(PING_PATIENCE, question).await {
+            Ok(Ok(answer)) => answer
+                .into_rows_result()
+                .map_err(|error| unavailable(error.to_string()))?,
+            Ok(Err(error)) => return Err(unavailable(error.to_string())),
+            Err(_) => {
+                let waited = PING_PATIENCE.as_secs();
+                return Err(unavailable(format!("no answer within {waited} s")));
+            }
+        };
+        let names = rows
+            .rows::<(String,)>()
+            .map_err(|error| unavailable(error.to_string()))?;
+        let names: HashSet<String> = names.flatten().map(|(name,)| name).collect();
+        let tables = [Table::Samples, Table::Objects].map(Table::name);
+        let Some(missing) = tables.into_iter().find(|name| !names.contains(*name)) else {
+            return Ok(());
+        };
+        Err(StoreError::Refused {
+            operation: operation(),
+            reason: format!(
+                "keyspace {keyspace} has no table {missing} any more: restore it from a backup of the store, or \
+                 restart the server, which makes empty tables"
+            ),
+            node: None,
+            attempts: 1,
+        })
     }
 
     async fn retrying<T, F: Future<Output = Result<T, TryError>>>(

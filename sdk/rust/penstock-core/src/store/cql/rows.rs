@@ -54,6 +54,10 @@ impl Statements {
         }
     }
 
+    pub(super) fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
     /// The same statement in the form that data connections use.
     pub(super) async fn for_lanes(
         &self,
@@ -324,6 +328,9 @@ fn in_asked_order(request: &ReadRequest, mut fields: Vec<FieldData>) -> Found {
     }
     Found::Fields(ordered)
 }
+
+#[cfg(test)]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {
