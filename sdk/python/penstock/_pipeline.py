@@ -21,7 +21,7 @@ class Lost:
 
     error: StoreError
     seq: int
-    missed: tuple[SampleFailure, ...]
+    missed: tuple[SampleFailure, ...] = ()
 
 
 class Pipeline:

@@ -141,8 +141,9 @@ def test_a_catalog_of_a_newer_version_is_refused(place: Place) -> None:
     for command in (["up", "--port", "0"], ["migrate"]):
         refused = place.run(*command)
         assert refused.returncode == 1
-        assert "newer version of Penstock" in refused.stderr
-        assert "Traceback" not in refused.stderr
+        assert "made by a newer version of Penstock" in refused.stderr
+        assert "install the newer version again, or choose another data folder" in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
 
 
 @pytest.mark.timeout(300)
@@ -197,7 +198,11 @@ def test_a_listening_port_is_seen_before_anything_is_made(place: Place) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        refused = place.run("up", "--port", str(taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        refused = place.run("up", "--port", str(port))
 
     assert refused.returncode == 1
+    assert f"port {port} on 127.0.0.1 is in use by another program" in refused.stderr
+    assert "choose another with --port" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
     assert not (place.data / "catalog.sqlite3").exists()

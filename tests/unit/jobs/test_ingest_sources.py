@@ -65,7 +65,7 @@ def test_folder_without_visible_files_is_empty(root: Path) -> None:
     (root / "deep" / ".hidden").mkdir(parents=True)
     (root / "deep" / ".hidden" / "a.png").write_bytes(b"x")
     (root / ".DS_Store").write_bytes(b"x")
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput, match="holds no visible file; put the pictures there, or name another") as refused:
         checked_folder(str(root), [root])
     assert refused.value.code == ErrorCode.INGEST_FOLDER_EMPTY
 

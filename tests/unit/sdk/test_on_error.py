@@ -192,6 +192,7 @@ def test_the_report_tells_failed_samples_from_those_lost_with_them(hurt: Any) ->
     lost = {hurt.index_of[failure.sample_id]: failure for failure in of_epoch if failure.lost_with is not None}
     assert set(lost) == {row for row in range(101) if row // 8 in LOST_STEPS} - set(LOST)
     for row, failure in lost.items():
+        assert failure.lost_with is not None
         assert hurt.index_of[failure.lost_with] // 8 == row // 8
         assert (failure.fields, failure.attempts) == ((), None)
         assert failure.lost_with in failure.reason

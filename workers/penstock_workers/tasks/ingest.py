@@ -68,7 +68,10 @@ class IngestTask:
         work.heartbeat.check()
         aside = [Aside(problem.key, problem.reason) for problem in listing.problems]
         if not listing.entries and not aside:
-            raise Permanent(ErrorCode.INGEST_FOLDER_EMPTY, f"the folder '{folder}' holds nothing that can be a sample")
+            raise Permanent(
+                ErrorCode.INGEST_FOLDER_EMPTY,
+                f"the folder '{folder}' holds nothing that can be a sample; put pictures there, or name another folder",
+            )
         limit = work.services.settings.ingest.max_bad_share
         _require_few_bad(len(aside), listed=len(aside) + len(listing.entries), limit=limit, aside=aside)
         schema = self._settle_schema(work, ingest, listing)

@@ -209,7 +209,8 @@ def _is_key(key: Sequence[object]) -> bool:
 def _no_split(place: DatasetPlace, name: str) -> NotFound:
     return NotFound(
         ErrorCode.SPLIT_NOT_FOUND,
-        f"dataset {place.dataset.slug!r} has no split {name!r}",
+        f"dataset {place.dataset.slug!r} has no split {name!r}; `penstock splits list {place.dataset.slug}` lists its "
+        "splits",
         context={"dataset": place.dataset.slug, "split": name},
     )
 

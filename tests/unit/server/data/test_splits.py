@@ -252,18 +252,19 @@ def test_resolve_pins_the_version_of_the_split_and_refuses_another(splitter: Spl
     assert plan.store.config["is_read_only"] is True
     assert splitter.resolve("train", dataset="demo@1").version == plan.version
     cases = [
-        ("demo@2", "train", ErrorCode.SPLIT_VERSION_MISMATCH),
-        ("demo@9", "train", ErrorCode.VERSION_NOT_FOUND),
-        ("demo", "nope", ErrorCode.SPLIT_SUBSET_NOT_FOUND),
-        ("demo", "nope/train", ErrorCode.SPLIT_NOT_FOUND),
-        ("nope", "train", ErrorCode.DATASET_NOT_FOUND),
-        ("demo", "a/b/c", ErrorCode.REQUEST_INVALID),
-        ("De mo", "train", ErrorCode.REQUEST_INVALID),
+        ("demo@2", "train", ErrorCode.SPLIT_VERSION_MISMATCH, "was made on version 1 of 'demo', not on 2; ask for"),
+        ("demo@9", "train", ErrorCode.VERSION_NOT_FOUND, "'demo' has no version 9; the latest is 2"),
+        ("demo", "nope", ErrorCode.SPLIT_SUBSET_NOT_FOUND, "has no subset 'nope'; it has train"),
+        ("demo", "nope/train", ErrorCode.SPLIT_NOT_FOUND, "has no split 'nope'; `penstock splits list demo` lists"),
+        ("nope", "train", ErrorCode.DATASET_NOT_FOUND, "there is no dataset 'nope'; `penstock datasets` lists"),
+        ("demo", "a/b/c", ErrorCode.REQUEST_INVALID, "'a/b' is no valid split name: use"),
+        ("De mo", "train", ErrorCode.REQUEST_INVALID, "'De mo' is no valid dataset name: use"),
     ]
-    for dataset, split, code in cases:
+    for dataset, split, code, words in cases:
         with pytest.raises(ServerError) as caught:
             splitter.resolve(split, dataset=dataset)
         assert caught.value.code == code
+        assert words in caught.value.detail
 
 
 def test_resolve_without_any_split_says_so(splitter: Splitter) -> None:

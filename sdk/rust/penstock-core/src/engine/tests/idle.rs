@@ -119,9 +119,10 @@ fn failures_before_and_behind_a_pause_are_reported_once() {
 fn a_consumer_that_waits_is_not_idle() {
     let world = World::new(12, 100);
     let mut config = world.config(4);
-    config.idle = Duration::from_millis(100);
+    // It asks every 50 ms: the rest is room for a machine that stalls.
+    config.idle = Duration::from_millis(500);
     let slow = FaultPlan {
-        delay_ms: (700.0, 700.0),
+        delay_ms: (1600.0, 1600.0),
         ..FaultPlan::default()
     };
     let engine = Engine::new(world.store(slow), config).unwrap();
