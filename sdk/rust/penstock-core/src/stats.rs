@@ -206,7 +206,7 @@ numbers! {
         prefetch_bytes,
         inflight_bytes,
         inflight_samples,
-        /// Samples that have arrived and are in no batch yet.
+        /// Samples that have arrived and whose batch is not full yet.
         arrived_samples,
         ready_batches,
         /// Requested, arrived and assembled bytes that nobody has taken: what `prefetch_bytes` limits.
@@ -235,7 +235,7 @@ pub struct Stages {
     pub wait: Histogram,
     /// Checking a sample against the members.
     pub verify: Histogram,
-    /// Copying a batch into the arena.
+    /// Copying the samples of a batch into the arena, all of them together.
     pub copy: Histogram,
     /// From a batch being ready to the consumer taking it.
     pub deliver: Histogram,
