@@ -58,8 +58,6 @@ pub(super) struct Assembly {
 #[derive(Debug)]
 pub(super) struct Assembled {
     pub batch: Batch,
-    /// What its samples counted against `prefetch_bytes` before they were copied.
-    pub source_bytes: u64,
     pub donor: Option<Donor>,
 }
 
@@ -113,17 +111,13 @@ impl Assembly {
             valid: rows.iter().map(|row| row.is_valid).collect(),
             done: done_ranges(&self.cut.outcomes),
             missed: Missed::unread(&self.cut.outcomes),
-            held_bytes: fields.iter().map(|field| field.content.size_bytes()).sum(),
+            held_bytes: self.cut.cost_bytes(),
             ready_at: Instant::now(),
             fields,
         };
         let copying = copied_before + started.elapsed();
         self.stats.stages.copy.record(copying);
-        Ok(Assembled {
-            batch,
-            source_bytes: self.cut.cost_bytes(),
-            donor,
-        })
+        Ok(Assembled { batch, donor })
     }
 
     fn fields(

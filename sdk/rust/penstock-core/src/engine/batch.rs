@@ -59,7 +59,7 @@ pub struct Batch {
     pub(super) done: Vec<(u64, u64)>,
     /// Samples that those slots were for and that are not in it.
     pub(super) missed: Missed,
-    /// What the batch counts against `prefetch_bytes` until it is taken.
+    /// What the batch counts against `prefetch_bytes` until it is taken: as much as its samples have from the start.
     pub(super) held_bytes: u64,
     pub(super) ready_at: Instant,
 }

@@ -155,8 +155,11 @@ impl Driver {
                     Ok(result) => self.on_made(copy.generation, result),
                     Err(error) => return self.on_panic(error),
                 },
-                Event::Command(Command::Close) => break,
-                Event::Command(command) => self.on_command(command),
+                Event::Command(command) => {
+                    if !self.on_commands(command) {
+                        break;
+                    }
+                }
                 Event::Tick => self.tick(),
             }
         }
@@ -378,14 +381,12 @@ impl Driver {
         let index = self.work.runs.iter().position(of_generation);
         match (result, index) {
             (Ok(assembled), Some(index)) => {
-                self.work.held_bytes -= assembled.source_bytes;
-                self.work.held_bytes += assembled.batch.held_bytes;
                 self.work.donor = assembled.donor.or(self.work.donor.take());
                 let batch = Box::new(assembled.batch);
                 let ready = &mut self.work.runs[index].ready;
                 ready.insert(batch.step, Laid::Batch(batch));
             }
-            (Ok(assembled), None) => self.work.held_bytes -= assembled.source_bytes,
+            (Ok(assembled), None) => self.work.held_bytes -= assembled.batch.held_bytes,
             (Err(cut), Some(index)) => self.assemble(index, cut),
             (Err(cut), None) => self.work.held_bytes -= cut.cost_bytes(),
         }
@@ -397,6 +398,20 @@ impl Driver {
             .map_or_else(|e| e.to_string(), |payload| panic_message(&*payload));
         self.exchange.end(EngineError::Panicked { message });
         self.exchange.driver_ended();
+    }
+
+    /// Takes one command and all others that are there already, so that the end does not wait behind what it makes
+    /// needless. False when it has come.
+    fn on_commands(&mut self, first: Command) -> bool {
+        let mut next = Some(first);
+        while let Some(command) = next {
+            if matches!(command, Command::Close) {
+                return false;
+            }
+            self.on_command(command);
+            next = self.commands.try_recv().ok();
+        }
+        true
     }
 
     fn on_command(&mut self, command: Command) {

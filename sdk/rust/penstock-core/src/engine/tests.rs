@@ -726,3 +726,27 @@ fn a_panic_in_the_store_becomes_an_error() {
     assert!(text.contains("broken on purpose"), "{text}");
     engine.close();
 }
+
+#[test]
+fn samples_without_fields_are_read_ahead_no_further_than_the_budget() {
+    let world = World::new(20_000, 1);
+    let mut config = world.config(10);
+    config.members = world.members(&[]);
+    config.prefetch_bytes = 64 << 10;
+    let engine = Engine::new(world.store(FaultPlan::default()), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let mut seen = std::collections::HashSet::new();
+    while let Some(batch) = next(&engine).unwrap() {
+        seen.extend(
+            world
+                .check(&batch)
+                .into_iter()
+                .map(|(position, _)| position),
+        );
+        let snapshot = engine.snapshot().unwrap();
+        let ahead = snapshot.gauges.ready_batches * 10 + snapshot.gauges.arrived_samples;
+        assert!(ahead <= 256, "{ahead} samples are held");
+        assert!(snapshot.gauges.peak_held_bytes <= 64 << 10);
+    }
+    assert_eq!(seen.len(), 20_000);
+}
