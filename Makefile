@@ -193,7 +193,7 @@ test-tools:
 test-core: build/.crates
 	$(call say,test: native core and relay)
 	scripts/cargo.sh test -q $(CORE_PROFILE) -p penstock-core
-	cd tests/relay && cargo test -q --locked
+	cd tests/relay && env -u MAKEFLAGS -u MFLAGS cargo test -q --locked
 
 test-page: frontend/node_modules/.installed
 	$(call say,test: page)

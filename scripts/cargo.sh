@@ -6,5 +6,5 @@ cd "$(dirname "$0")/../sdk"
 CARGO_ENCODED_RUSTFLAGS="$(python3.11 penstock_build.py)"
 export CARGO_ENCODED_RUSTFLAGS
 # It would look for make's jobs, which only recursive makes are given.
-unset MAKEFLAGS
+unset MAKEFLAGS MFLAGS
 exec cargo "$@"

@@ -295,7 +295,8 @@ impl Driver {
                 return;
             }
         };
-        if let Some(laying) = &cut.laying {
+        let is_full = cut.outcomes.len() as u64 == self.config.batch_size;
+        if let Some(laying) = cut.laying.as_ref().filter(|_| is_full) {
             self.work.rooms.note(laying);
         }
         let run = &self.work.runs[index];

@@ -113,8 +113,13 @@ impl OpenBatch {
     }
 }
 
-/// How much room a batch needs for each field, from what earlier ones have needed: sizes differ, and a block that turns
-/// out too small has to be moved.
+/// Part of the room that a batch gets beyond what others have needed.
+const SPARE: usize = 8;
+/// Weight of a batch that needed less, one in so many; one that needed more counts for half.
+const MEMORY: usize = 8;
+
+/// What full batches have lately needed for each field. Sizes differ: a block that turns out too small has to be moved,
+/// one that is too large holds memory that counts for nobody.
 #[derive(Debug)]
 pub(super) struct Rooms(Vec<usize>);
 
@@ -127,7 +132,7 @@ impl Rooms {
 
     fn begin(&self, pool: &Pool) -> Laying {
         let fields = self.0.iter().map(|room| LaidField {
-            block: take(pool, *room),
+            block: take(pool, room + room / SPARE),
             offsets: vec![0],
         });
         Laying {
@@ -137,10 +142,15 @@ impl Rooms {
         }
     }
 
-    /// Learns from a batch that is complete.
+    /// Learns from a full batch.
     pub fn note(&mut self, laying: &Laying) {
         for (room, field) in self.0.iter_mut().zip(&laying.fields) {
-            *room = (*room).max(field.end());
+            let needed = field.end();
+            *room = if needed > *room {
+                *room + (needed - *room).div_ceil(2)
+            } else {
+                *room - (*room - needed) / MEMORY
+            };
         }
     }
 }
@@ -204,7 +214,7 @@ impl LaidField {
         let start = self.end();
         let end = start + usize::try_from(data.size_bytes).unwrap_or(usize::MAX);
         if end > self.block.as_ref().len() {
-            let mut larger = take(pool, end.max(start + start / 2));
+            let mut larger = take(pool, end.max(start + start / 4));
             larger.as_mut_slice()[..start].copy_from_slice(&self.block.as_ref()[..start]);
             self.block = larger;
         }
@@ -245,9 +255,11 @@ mod tests {
             laying.add(&[field(vec![row; size]), field(vec![row; 7])], &pool);
         }
         assert_eq!(laying.rows(), sizes.len());
-        rooms.note(&laying);
+        (0..100).for_each(|_| rooms.note(&laying));
         let wide: usize = sizes.iter().sum();
-        assert_eq!(rooms.0, [wide, 7 * sizes.len()]);
+        for (room, needed) in rooms.0.iter().zip([wide, 7 * sizes.len()]) {
+            assert!(room.abs_diff(needed) < MEMORY, "{room} for {needed}");
+        }
         let fields = laying.finish();
         for (laid, sizes) in fields.iter().zip([sizes, [7; 6]]) {
             let expected: Vec<u8> = (1..)
