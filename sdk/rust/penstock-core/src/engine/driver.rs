@@ -373,7 +373,7 @@ impl Driver {
     fn take_in(&mut self, index: usize, outcome: Outcome) {
         let batch = self.work.runs[index].answered(outcome);
         if self.config.form == BatchForm::Arena {
-            batch.lay(&mut self.work.rooms, &self.pool, self.config.on_error);
+            batch.lay(&self.work.rooms, &self.pool, self.config.on_error);
         }
     }
 

@@ -66,10 +66,8 @@ impl OpenBatch {
     }
 
     /// At the place given, or at the next one.
-    pub fn put(&mut self, place: Option<u64>, outcome: Outcome) {
-        let place = place.map_or(self.taken, |place| {
-            usize::try_from(place).unwrap_or(usize::MAX)
-        });
+    pub fn put(&mut self, place: Option<usize>, outcome: Outcome) {
+        let place = place.unwrap_or(self.taken);
         debug_assert!(
             self.places[place].is_none(),
             "two outcomes at place {place}"
@@ -80,7 +78,7 @@ impl OpenBatch {
 
     /// Copies what has come, up to the first gap. A failure that has to be replaced, or that spoils the batch, stops it:
     /// what becomes of the batch is known when it is full.
-    pub fn lay(&mut self, rooms: &mut Rooms, pool: &Pool, on_error: OnError) {
+    pub fn lay(&mut self, rooms: &Rooms, pool: &Pool, on_error: OnError) {
         while let Some(Some(outcome)) = self.places.get_mut(self.settled) {
             match &outcome.answer {
                 Ok(Payload::Here(fields)) => {

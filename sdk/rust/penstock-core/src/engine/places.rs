@@ -24,7 +24,6 @@ pub(super) struct Places {
     first_group: u64,
     /// How many own slots of each group from there on have not come; of later groups none has.
     missing: VecDeque<u64>,
-    missing_padding: u64,
 }
 
 impl Places {
@@ -36,7 +35,6 @@ impl Places {
             open: VecDeque::new(),
             first_group: 0,
             missing: VecDeque::new(),
-            missing_padding: division.slots - division.own,
         }
     }
 
@@ -46,7 +44,7 @@ impl Places {
         let step = self.step_for(outcome.slot);
         // Kept in order, the place of a slot in its batch is known; else it is the next one.
         let place = (self.displacement == 0)
-            .then(|| outcome.slot.index - step * self.division.batch_size());
+            .then(|| index_of(outcome.slot.index - step * self.division.batch_size()));
         let batch = self.open_mut(step);
         batch.put(place, outcome);
         batch
@@ -54,7 +52,6 @@ impl Places {
 
     fn note(&mut self, slot: Slot) {
         if slot.is_padding {
-            self.missing_padding -= 1;
             return;
         }
         let group = slot.index / self.division.batch_size();
