@@ -1,6 +1,7 @@
 //! A window that finds itself: it grows by a quarter for what has been delivered, up to one and a half times the best
 //! rate times the smallest delay, and looks again now and then whether these two still hold.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Window;
@@ -10,14 +11,21 @@ const START_BYTES: u64 = 1 << 20;
 /// One times the product gives 0.95 of the rate, one and a half 0.99; what is more only queues, and what queues comes
 /// at times that are further apart (measured: at twice the gap at the end of an epoch is longer by a half).
 const TARGET_FACTOR: f64 = 1.5;
+/// The same while the rate still rises. What was measured is the rate of half a round trip ago, of requests that went
+/// out a round trip before: by then the window has grown by a third, and would wait for its own measure.
+const RISING_FACTOR: f64 = 1.85;
+/// A rate that grows by less than this within a round trip has arrived.
+const RISING: f64 = 1.1;
 /// Bytes requested for each byte delivered while it grows, above the one that replaces it.
 const GROWTH: f64 = 0.25;
-/// Rates and delays are averages over at least this long and this many answers.
-const INTERVAL: Duration = Duration::from_millis(10);
-const INTERVAL_ANSWERS: u32 = 8;
+/// Rates and delays are averages over a round trip, and at least this long and this many answers.
+const LEAST_STRETCH: Duration = Duration::from_millis(10);
+const LEAST_ANSWERS: u32 = 8;
+/// So often in a round trip they are measured.
+const MARKS: u32 = 8;
 /// What was seen is forgotten after one to two of these, and the delay is then measured with a short queue.
 const MEMORY: Duration = Duration::from_secs(30);
-const PROBE_INTERVALS: u32 = 3;
+const PROBE_ROUNDS: u32 = 3;
 /// After a pause of this length the path may have changed.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,21 +35,72 @@ pub struct AdaptiveWindow {
     cap_bytes: u64,
     limit_bytes: f64,
     in_flight_bytes: u64,
-    interval: Option<Interval>,
+    came: Came,
+    /// How much had come at moments of the last round trip.
+    marks: VecDeque<Mark>,
     last_answer: Option<Instant>,
     best_rate: Recent,
     least_delay: Recent,
+    round: Option<Round>,
+    is_rising: bool,
     remembered_since: Option<Instant>,
     probing: u32,
 }
 
-/// Answers of a stretch of time.
-#[derive(Debug, Clone, Copy)]
-struct Interval {
-    since: Instant,
+/// All answers so far, or those between two moments.
+#[derive(Debug, Clone, Copy, Default)]
+struct Came {
     bytes: u64,
     answers: u32,
     delays: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    at: Instant,
+    came: Came,
+}
+
+/// A stretch of about a round trip.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    since: Instant,
+    /// The best rate that was known when it began.
+    best_rate: f64,
+}
+
+/// What came within a stretch of time.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    lasted: Duration,
+    came: Came,
+}
+
+impl Stretch {
+    fn between(mark: &Mark, now: Instant, came: Came) -> Self {
+        Self {
+            lasted: now.saturating_duration_since(mark.at),
+            came: Came {
+                bytes: came.bytes - mark.came.bytes,
+                // Counters that have come around differ rightly all the same.
+                answers: came.answers.wrapping_sub(mark.came.answers),
+                delays: came.delays.saturating_sub(mark.came.delays),
+            },
+        }
+    }
+
+    fn mean_delay(&self) -> Duration {
+        self.came.delays / self.came.answers.max(1)
+    }
+
+    /// Whether averages over it mean something: it is as long as the way of an answer.
+    fn is_enough(&self) -> bool {
+        self.came.answers >= LEAST_ANSWERS && self.lasted >= self.mean_delay().max(LEAST_STRETCH)
+    }
+
+    fn rate(&self) -> f64 {
+        as_float(self.came.bytes) / self.lasted.as_secs_f64()
+    }
 }
 
 /// The best value of this stretch of memory and of the one before.
@@ -78,57 +137,92 @@ impl AdaptiveWindow {
             cap_bytes,
             limit_bytes: as_float(START_BYTES.min(cap_bytes)),
             in_flight_bytes: 0,
-            interval: None,
+            came: Came::default(),
+            marks: VecDeque::new(),
             last_answer: None,
             best_rate: Recent::default(),
             least_delay: Recent::default(),
+            round: None,
+            is_rising: true,
             remembered_since: None,
             probing: 0,
         }
     }
 
-    /// What it grows or shrinks to; none before the first interval is over.
-    fn target_bytes(&self) -> Option<f64> {
-        let rate = self.best_rate.best(f64::max)?;
-        let delay = self.least_delay.best(f64::min)?;
-        let wanted = TARGET_FACTOR * rate * delay;
-        Some(wanted.clamp(self.least_bytes(), as_float(self.cap_bytes)))
+    /// What it grows or shrinks to; as much as it may before anything has been measured.
+    fn target_bytes(&self) -> f64 {
+        let rate = self.best_rate.best(f64::max);
+        let delay = self.least_delay.best(f64::min);
+        let factor = if self.is_rising {
+            RISING_FACTOR
+        } else {
+            TARGET_FACTOR
+        };
+        let wanted = match (rate, delay) {
+            (Some(rate), Some(delay)) => factor * rate * delay,
+            _ => f64::INFINITY,
+        };
+        wanted.clamp(self.least_bytes(), as_float(self.cap_bytes))
     }
 
     fn least_bytes(&self) -> f64 {
         as_float(START_BYTES.min(self.cap_bytes))
     }
 
-    fn close_interval(&mut self, now: Instant) {
-        let Some(interval) = self.interval else {
-            return;
+    /// Sets a mark when it is time, and measures from the last one that lies a round trip back.
+    fn measure(&mut self, now: Instant) {
+        let came = self.came;
+        if let (Some(first), Some(last)) = (self.marks.front(), self.marks.back()) {
+            let mean_delay = Stretch::between(first, now, came).mean_delay();
+            let since_last = now.saturating_duration_since(last.at);
+            if since_last < mean_delay.max(LEAST_STRETCH) / MARKS {
+                return;
+            }
+        }
+        self.marks.push_back(Mark { at: now, came });
+        let is_enough = |mark: &Mark| Stretch::between(mark, now, came).is_enough();
+        while self.marks.get(1).is_some_and(is_enough) {
+            self.marks.pop_front();
+        }
+        let stretch = self
+            .marks
+            .front()
+            .map(|mark| Stretch::between(mark, now, came));
+        if let Some(stretch) = stretch.filter(Stretch::is_enough) {
+            self.best_rate.see(stretch.rate(), f64::max);
+            self.least_delay
+                .see(stretch.mean_delay().as_secs_f64(), f64::min);
+            self.end_round(now, stretch.lasted);
+        }
+    }
+
+    /// What is looked at once a round trip.
+    fn end_round(&mut self, now: Instant, lasts: Duration) {
+        let best_rate = self.best_rate.best(f64::max).unwrap_or_default();
+        let next = Round {
+            since: now,
+            best_rate,
         };
-        let elapsed = now.duration_since(interval.since);
-        let mean_delay = interval.delays / interval.answers.max(1);
-        if interval.answers < INTERVAL_ANSWERS || elapsed < INTERVAL.max(mean_delay) {
+        let round = *self.round.get_or_insert(next);
+        if now.saturating_duration_since(round.since) < lasts {
             return;
         }
-        self.interval = None;
-        self.best_rate
-            .see(as_float(interval.bytes) / elapsed.as_secs_f64(), f64::max);
-        self.least_delay.see(mean_delay.as_secs_f64(), f64::min);
+        self.round = Some(next);
+        self.is_rising = best_rate >= RISING * round.best_rate;
         self.probing = self.probing.saturating_sub(1);
         let since = *self.remembered_since.get_or_insert(now);
         if now.duration_since(since) >= MEMORY {
             self.remembered_since = Some(now);
             self.best_rate.turn_over();
             self.least_delay.turn_over();
-            self.probing = PROBE_INTERVALS;
+            self.probing = PROBE_ROUNDS;
         }
     }
 
     fn approach_target(&mut self, size_bytes: u64) {
         let step = GROWTH * as_float(size_bytes);
-        self.limit_bytes = match self.target_bytes() {
-            None => self.limit_bytes,
-            Some(target) if target >= self.limit_bytes => target.min(self.limit_bytes + step),
-            Some(target) => target.max(self.limit_bytes - step),
-        };
+        let target = self.target_bytes();
+        self.limit_bytes = target.clamp(self.limit_bytes - step, self.limit_bytes + step);
     }
 }
 
@@ -149,7 +243,8 @@ impl Window for AdaptiveWindow {
             self.best_rate.turn_over();
             self.least_delay.turn_over();
             self.remembered_since = Some(now);
-            self.interval = None;
+            self.marks.clear();
+            self.round = None;
         }
         self.in_flight_bytes += size_bytes;
     }
@@ -157,19 +252,10 @@ impl Window for AdaptiveWindow {
     fn answered(&mut self, now: Instant, size_bytes: u64, delay: Duration) {
         self.in_flight_bytes -= size_bytes;
         self.last_answer = Some(now);
-        let interval = self.interval.get_or_insert(Interval {
-            since: now,
-            bytes: 0,
-            answers: 0,
-            delays: Duration::ZERO,
-        });
-        // The first answer opens the interval: its bytes came before it.
-        if interval.since != now {
-            interval.bytes += size_bytes;
-        }
-        interval.answers += 1;
-        interval.delays += delay;
-        self.close_interval(now);
+        self.came.bytes += size_bytes;
+        self.came.answers = self.came.answers.wrapping_add(1);
+        self.came.delays += delay;
+        self.measure(now);
         self.approach_target(size_bytes);
     }
 
@@ -300,8 +386,8 @@ mod tests {
         for (rate, delay) in [(200, 150), (100, 20), (50, 150), (400, 80)] {
             let mut link = Link::new(rate, delay, 0.05);
             let mut play = Play::new(1 << 30);
-            play.run(&mut link, 3.0, 100_000);
-            let rate_mb = play.run(&mut link, 1.0, 100_000);
+            play.run(&mut link, 2.5, 100_000);
+            let rate_mb = play.run(&mut link, 0.25, 100_000);
             assert!(
                 rate_mb >= 0.8 * as_float(rate),
                 "{rate_mb:.0} of {rate} MB/s at {delay} ms"
