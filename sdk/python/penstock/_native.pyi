@@ -107,7 +107,8 @@ class Store:
     def counters(self) -> dict[str, int]:
         """What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
         for a second time because others were faster), `hedge_wins` (those that the second won), `silences` (reads
-        moved off a connection that was not heard any more) and planned `faults`.
+        moved off a connection that was not heard any more), `probes` (copies of reads that only show how a connection
+        is) and planned `faults`.
         """
 
     def close(self, patience_seconds: float | None = None) -> None:
@@ -187,6 +188,7 @@ class _EngineStats(TypedDict):
     hedges: int
     hedge_wins: int
     silences: int
+    probes: int
     lanes: int
     lane_stats: list[_LaneStats]
     arena_idle_bytes: int

@@ -63,4 +63,4 @@ class Findings:
     @classmethod
     def of(cls, consumer: Consumer) -> "Findings":
         stats = consumer.engine.stats()
-        return cls(stats["retries"], stats["hedges"] + stats["silences"])
+        return cls(stats["retries"], stats["hedges"] + stats["silences"] + stats["probes"])

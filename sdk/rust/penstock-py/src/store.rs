@@ -222,7 +222,8 @@ impl PyStore {
 
     /// What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
     /// for a second time because others were faster), `hedge_wins` (those that the second won), `silences` (reads
-    /// moved off a connection that was not heard any more) and planned `faults`.
+    /// moved off a connection that was not heard any more), `probes` (copies of reads that only show how a connection
+    /// is) and planned `faults`.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.shared()?.counters();
         let dict = PyDict::new(py);

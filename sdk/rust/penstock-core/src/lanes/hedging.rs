@@ -5,23 +5,29 @@ use std::time::Duration;
 use crate::stats::HistogramSnapshot;
 
 /// Share of all reads that may be asked for twice.
-const BUDGET_SHARE: f64 = 0.05;
-/// Hedges that may come at once.
-const BUDGET_MOST: f64 = 64.0;
+pub const SHARE: f64 = 0.05;
+/// What may be spent at once.
+const MOST: f64 = 64.0;
 /// Fewer answers of the other lanes say nothing about their slowest.
 const LEAST_ANSWERS: u64 = 50;
 /// Nobody gains by asking again sooner.
 const LEAST_WAIT: Duration = Duration::from_millis(20);
 
-/// Counts what reads have earned and hedges have spent.
-#[derive(Debug, Default)]
+/// Counts what reads have earned and second reads have spent.
+#[derive(Debug)]
 pub struct Budget {
+    share: f64,
     saved: f64,
 }
 
 impl Budget {
+    /// This share of all reads.
+    pub const fn of(share: f64) -> Self {
+        Self { share, saved: 0.0 }
+    }
+
     pub fn earn(&mut self) {
-        self.saved = (self.saved + BUDGET_SHARE).min(BUDGET_MOST);
+        self.saved = (self.saved + self.share).min(MOST);
     }
 
     pub fn spend(&mut self) -> bool {
@@ -65,7 +71,7 @@ mod tests {
 
     #[test]
     fn one_read_in_twenty_may_be_hedged() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::of(SHARE);
         let hedged = (0..1000).filter(|_| {
             budget.earn();
             budget.spend()

@@ -115,6 +115,8 @@ pub struct Extra {
     pub hedge_wins: AtomicU64,
     /// Reads that were moved because their lane was not heard any more.
     pub silences: AtomicU64,
+    /// Copies of reads that only show how a lane is.
+    pub probes: AtomicU64,
 }
 
 /// A lane at one moment, for people.
@@ -286,7 +288,7 @@ impl<C: Connector> Lanes<C> {
         &self,
         inquiry: &Inquiry<'_, Question<C>>,
     ) -> Result<Chosen<C::Lane>, AskError<Error<C>>> {
-        if let Some(chosen) = self.roster().choose(now(), inquiry) {
+        if let Some(chosen) = self.choose(inquiry) {
             return Ok(chosen);
         }
         let started = now();
@@ -294,11 +296,11 @@ impl<C: Connector> Lanes<C> {
             let mut changed = pin!(self.changed.notified());
             // Before the look: what changes between it and the wait is not missed.
             changed.as_mut().enable();
+            if let Some(chosen) = self.choose(inquiry) {
+                return Ok(chosen);
+            }
             let patience = {
-                let mut roster = self.roster();
-                if let Some(chosen) = roster.choose(now(), inquiry) {
-                    return Ok(chosen);
-                }
+                let roster = self.roster();
                 let left = roster.worth_waiting().saturating_sub(now() - started);
                 if left.is_zero() {
                     let reason = roster.why_none();
@@ -308,6 +310,22 @@ impl<C: Connector> Lanes<C> {
             };
             let _ = timeout(patience, changed).await;
         }
+    }
+
+    /// The lane for a read. A copy of the read may go to another one, of which nothing has been heard for long.
+    fn choose(&self, inquiry: &Inquiry<'_, Question<C>>) -> Option<Chosen<C::Lane>> {
+        let (chosen, probed) = {
+            let mut roster = self.roster();
+            let chosen = roster.choose(now(), inquiry)?;
+            let probed = roster.probe(inquiry, &chosen);
+            (chosen, probed)
+        };
+        if let Some(lane) = probed {
+            // Sent, and not waited for: the lane's meter sees the answer.
+            let _ = lane.ask(inquiry.question).now_or_never();
+            self.extra.probes.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(chosen)
     }
 
     /// Another lane for a read that has waited longer than others do, or whose lane is not heard any more. When a new

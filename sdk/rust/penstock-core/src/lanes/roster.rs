@@ -8,11 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::hedging::Budget;
+use super::hedging::{self, Budget};
 use super::{Chosen, Condition, Inquiry, Lane, LaneLimits, LaneStats, Meter, Outlook};
 
-/// A lane that has had nothing to do for so long gets one read, to see how it is now.
+/// A lane that has had nothing to do for so long gets a copy of a read, to see how it is now. Whoever reads does not
+/// wait for it: most likely the lane got nothing because it is slow.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
+/// Share of all reads that may be copied for this.
+const PROBE_SHARE: f64 = 0.02;
+/// A lane that would have much more on its way than it has lately carried is expected to take so many times longer.
+const UNPROVEN: f64 = 2.0;
 /// What the detour inside a node counts for when a lane does not end where the answer lies: less than the queue of one
 /// ordinary answer, so that it decides between lanes that are about equal.
 const DETOUR_SECONDS: f64 = 0.001;
@@ -77,7 +82,10 @@ pub(super) struct Roster<L> {
     nodes: Vec<SocketAddr>,
     troubles: HashMap<SocketAddr, Trouble>,
     last_number: u64,
-    budget: Budget,
+    hedges: Budget,
+    probes: Budget,
+    /// Lanes that it is time to look at.
+    forgotten: Vec<u64>,
     peak_bytes: u64,
     peak_before: u64,
     peak_since: Option<Instant>,
@@ -94,7 +102,9 @@ impl<L: Lane> Roster<L> {
             nodes: Vec::new(),
             troubles: HashMap::new(),
             last_number: 0,
-            budget: Budget::default(),
+            hedges: Budget::of(hedging::SHARE),
+            probes: Budget::of(PROBE_SHARE),
+            forgotten: Vec::new(),
             peak_bytes: 0,
             peak_before: 0,
             peak_since: None,
@@ -151,7 +161,7 @@ impl<L: Lane> Roster<L> {
     }
 
     pub fn spend_hedge(&mut self) -> bool {
-        self.budget.spend()
+        self.hedges.spend()
     }
 
     /// The lane for a read: that of an owner with the earliest expected finish. Other nodes can find the bytes
@@ -163,21 +173,39 @@ impl<L: Lane> Roster<L> {
     ) -> Option<Chosen<L>> {
         let is_owner = |slot: &Slot<L>| inquiry.owners.contains(&slot.node);
         let is_other = |slot: &Slot<L>| Some(slot.node) != inquiry.not;
-        let may_probe = true;
         let chosen = self
-            .earliest(now, inquiry, may_probe, |slot| {
-                is_owner(slot) && is_other(slot)
-            })
-            .or_else(|| self.earliest(now, inquiry, may_probe, is_other))
-            .or_else(|| self.earliest(now, inquiry, may_probe, |_| true));
+            .earliest(now, inquiry, |slot| is_owner(slot) && is_other(slot))
+            .or_else(|| self.earliest(now, inquiry, is_other))
+            .or_else(|| self.earliest(now, inquiry, |_| true));
         if chosen.is_some() {
-            self.budget.earn();
+            self.hedges.earn();
+            self.probes.earn();
         }
         chosen
     }
 
-    /// A lane for a second try, to another node where there is one. It is not the time to see how a lane is that got
-    /// nothing for long, most likely because it is slow.
+    /// A lane that shall get a copy of this read, besides the one that was chosen for it.
+    pub fn probe(
+        &mut self,
+        inquiry: &Inquiry<'_, L::Question>,
+        chosen: &Chosen<L>,
+    ) -> Option<Arc<L>> {
+        let may_probe =
+            |slot: &Slot<L>| slot.number != chosen.number && inquiry.owners.contains(&slot.node);
+        let place = self.forgotten.iter().position(|number| {
+            let slot = self.slots.iter().find(|slot| slot.number == *number);
+            slot.is_some_and(may_probe)
+        })?;
+        if !self.probes.spend() {
+            return None;
+        }
+        let number = self.forgotten.swap_remove(place);
+        let mut open = self.open();
+        let (_, open) = open.find(|(slot, _)| slot.number == number)?;
+        Some(Arc::clone(&open.lane))
+    }
+
+    /// A lane for a second try, to another node where there is one.
     pub fn choose_other(
         &self,
         now: Instant,
@@ -188,18 +216,16 @@ impl<L: Lane> Roster<L> {
         let node = first.map(|slot| slot.node);
         let is_other = |slot: &Slot<L>| slot.number != number;
         let is_elsewhere = |slot: &Slot<L>| Some(slot.node) != node;
-        let may_probe = false;
-        self.earliest(now, inquiry, may_probe, |slot| {
+        self.earliest(now, inquiry, |slot| {
             is_elsewhere(slot) && inquiry.owners.contains(&slot.node)
         })
-        .or_else(|| self.earliest(now, inquiry, may_probe, is_other))
+        .or_else(|| self.earliest(now, inquiry, is_other))
     }
 
     fn earliest(
         &self,
         now: Instant,
         inquiry: &Inquiry<'_, L::Question>,
-        may_probe: bool,
         may: impl Fn(&Slot<L>) -> bool,
     ) -> Option<Chosen<L>> {
         let usable = self
@@ -210,19 +236,14 @@ impl<L: Lane> Roster<L> {
             .collect();
         let delays = seen.iter().map(|(_, _, outlook)| outlook.delay);
         let least_delay = delays.fold(f64::INFINITY, f64::min);
-        let finish = |open: &Open<L>, outlook: &Outlook| {
-            if may_probe && open.meter.is_forgotten(now, PROBE_AFTER) {
-                return 0.0;
-            }
+        let ranked = seen.iter().map(|(slot, open, outlook)| {
             let is_detour = !open.lane.is_home_of(inquiry.question);
-            outlook.finish(least_delay) + if is_detour { DETOUR_SECONDS } else { 0.0 }
-        };
-        let earliest = |is_proven: bool| {
-            let seen = seen.iter().filter(|(_, _, o)| o.is_proven == is_proven);
-            let finishes = seen.map(|(slot, open, outlook)| (finish(open, outlook), slot, open));
-            finishes.min_by(|(one, ..), (two, ..)| one.total_cmp(two))
-        };
-        let (finish, slot, open) = earliest(true).or_else(|| earliest(false))?;
+            let detour = if is_detour { DETOUR_SECONDS } else { 0.0 };
+            let finish = outlook.finish(least_delay) + detour;
+            let doubt = if outlook.is_proven { 1.0 } else { UNPROVEN };
+            (doubt * finish, finish, slot, open)
+        });
+        let (_, finish, slot, open) = ranked.min_by(|(one, ..), (two, ..)| one.total_cmp(two))?;
         Some(Chosen {
             lane: Arc::clone(&open.lane),
             number: slot.number,

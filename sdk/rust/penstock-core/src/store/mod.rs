@@ -15,6 +15,7 @@ mod verification;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+use crate::arena::streaming;
 use crate::errors::StoreError;
 use crate::id::Id;
 use crate::lanes::LaneStats;
@@ -100,11 +101,11 @@ impl FieldData {
         }
     }
 
-    /// Copies the field into `target`, which has to be exactly `size_bytes` long.
+    /// Copies the field into its batch; `target` has to be exactly `size_bytes` long.
     pub fn copy_to(&self, target: &mut [u8]) {
         let mut offset = 0;
         for chunk in &self.chunks {
-            target[offset..offset + chunk.len()].copy_from_slice(chunk);
+            streaming::copy(&mut target[offset..offset + chunk.len()], chunk);
             offset += chunk.len();
         }
         debug_assert_eq!(offset, target.len());
@@ -155,19 +156,22 @@ pub struct StoreCounters {
     pub hedge_wins: u64,
     /// Reads moved away from a connection that was not heard any more.
     pub silences: u64,
+    /// Copies of reads that only show how a connection is.
+    pub probes: u64,
     /// Failures that a fault plan has made; zero outside tests.
     pub faults: u64,
 }
 
 impl StoreCounters {
     /// Name and value of each.
-    pub const fn named(&self) -> [(&'static str, u64); 6] {
+    pub const fn named(&self) -> [(&'static str, u64); 7] {
         [
             ("retries", self.retries),
             ("escalations", self.escalations),
             ("hedges", self.hedges),
             ("hedge_wins", self.hedge_wins),
             ("silences", self.silences),
+            ("probes", self.probes),
             ("faults", self.faults),
         ]
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Open, Roster, Slot, Trouble};
+use super::{Open, PROBE_AFTER, Roster, Slot, Trouble};
 use crate::lanes::{Condition, Lane, Meter, Shard, hedging};
 
 /// Bytes on their way that one lane is meant for. A connection carries one TCP window a round trip, which is
@@ -48,7 +48,15 @@ impl<L: Lane> Roster<L> {
         self.set_patience(now);
         self.see_peak(now);
         self.close_spare();
+        self.find_forgotten(now);
         self.open_missing(now)
+    }
+
+    fn find_forgotten(&mut self, now: Instant) {
+        let forgotten = self
+            .open()
+            .filter(|(_, open)| open.is_usable() && open.meter.is_forgotten(now, PROBE_AFTER));
+        self.forgotten = forgotten.map(|(slot, _)| slot.number).collect();
     }
 
     /// The first answer to a read on a new lane ends the trouble with its node. To be let in is not enough.

@@ -116,7 +116,7 @@ fn looking_for_a_lane_earns_no_hedge_until_one_is_found() {
 }
 
 #[test]
-fn a_second_try_is_no_probe_of_a_lane_that_was_forgotten() {
+fn a_lane_that_was_forgotten_gets_a_copy_and_nobody_waits_for_it() {
     let begin = Instant::now();
     let nodes = [node(1), node(2), node(3)];
     let mut roster = Roster::new(LIMITS);
@@ -130,14 +130,31 @@ fn a_second_try_is_no_probe_of_a_lane_that_was_forgotten() {
         }
         (Still::default(), meter)
     });
-    let first = roster.choose(now, &inquiry(&0, &nodes)).unwrap();
-    assert_eq!(first.node, nodes[1], "a new read sees how it is");
-    let from = roster.open().find(|(slot, _)| slot.node == nodes[0]);
-    let number = from.unwrap().0.number;
-    let second = roster.choose_other(now, &inquiry(&0, &nodes), number);
-    let second = second.unwrap();
-    assert_eq!(second.node, nodes[2]);
-    assert!(second.finish > 0.005, "{}", second.finish);
+    roster.look_after(now, &nodes);
+    let mut probed = 0;
+    for _ in 0..200 {
+        let first = roster.choose(now, &inquiry(&0, &nodes)).unwrap();
+        assert_eq!(first.node, nodes[0], "no read goes to the slow one");
+        let only_others = [nodes[0], nodes[2]];
+        assert!(roster.probe(&inquiry(&0, &only_others), &first).is_none());
+        probed += usize::from(roster.probe(&inquiry(&0, &nodes), &first).is_some());
+        let second = roster.choose_other(now, &inquiry(&0, &nodes), first.number);
+        assert_eq!(second.unwrap().node, nodes[2]);
+    }
+    assert_eq!(
+        probed, 1,
+        "it is looked at once, until the next round of care"
+    );
+    let mut copies = 0;
+    for _ in 0..200 {
+        roster.look_after(now, &nodes);
+        let first = roster.choose(now, &inquiry(&0, &nodes)).unwrap();
+        copies += usize::from(roster.probe(&inquiry(&0, &nodes), &first).is_some());
+    }
+    assert!(
+        (4..=8).contains(&copies),
+        "{copies} of 200 reads were copied"
+    );
 }
 
 #[test]

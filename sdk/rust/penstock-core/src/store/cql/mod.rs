@@ -364,6 +364,7 @@ impl Store for CqlStore {
             counters.hedges = extra.hedges.load(Ordering::Relaxed);
             counters.hedge_wins = extra.hedge_wins.load(Ordering::Relaxed);
             counters.silences = extra.silences.load(Ordering::Relaxed);
+            counters.probes = extra.probes.load(Ordering::Relaxed);
         }
         counters
     }
