@@ -6,6 +6,8 @@
 
 #![allow(unsafe_code)]
 
+pub mod streaming;
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +21,10 @@ use crate::process::Owner;
 
 /// Alignment of every block.
 pub const PAGE_BYTES: usize = 4096;
+
+/// Blocks from this size on come from the system and go back to it: an allocator would keep what an idle loader has given
+/// up until somebody asks it for something.
+const MAPPED_BYTES: usize = 256 << 10;
 
 /// Steps between two powers of two: a block is at most a quarter larger than asked for.
 const CLASSES_PER_DOUBLING: usize = 4;
@@ -192,12 +198,23 @@ impl Memory {
     fn new(capacity: usize) -> Option<Self> {
         let start = if capacity == 0 {
             NonNull::dangling()
+        } else if capacity >= MAPPED_BYTES {
+            Self::map(capacity)?
         } else {
             let layout = Self::layout(capacity)?;
             // SAFETY: the layout has a size above zero.
             NonNull::new(unsafe { alloc_zeroed(layout) })?
         };
         Some(Self { start, capacity })
+    }
+
+    /// Pages of the system, zeroed as all of them are.
+    fn map(capacity: usize) -> Option<NonNull<u8>> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new pages at a place that the system chooses touch nothing that exists.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), capacity, access, kind, -1, 0) };
+        NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)
     }
 
     fn layout(capacity: usize) -> Option<Layout> {
@@ -207,7 +224,11 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.capacity > 0
+        if self.capacity >= MAPPED_BYTES {
+            // SAFETY: mapped in `new` with this very length and given back once, here. The length is a multiple of a
+            // page, so this cannot fail.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.capacity) };
+        } else if self.capacity > 0
             && let Some(layout) = Self::layout(self.capacity)
         {
             // SAFETY: allocated in `new` with this very layout and freed once, here.

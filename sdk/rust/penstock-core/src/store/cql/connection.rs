@@ -111,7 +111,7 @@ struct State {
 }
 
 struct Pending {
-    waiter: oneshot::Sender<Result<Frame, LaneError>>,
+    waiter: oneshot::Sender<Result<Answer, LaneError>>,
     asked_at: Instant,
     asked_bytes: u64,
 }
@@ -209,8 +209,7 @@ impl Connection {
 
     async fn small(&self, ask: &Ask<'_>) -> Result<Answer, String> {
         let text = |error: LaneError| error.to_string();
-        let frame = self.shared.ask(ask, SMALL_BYTES).await.map_err(text)?;
-        frame.parse().map_err(|error| error.to_string())
+        self.shared.ask(ask, SMALL_BYTES).await.map_err(text)
     }
 
     /// All pages of a read.
@@ -227,11 +226,11 @@ impl Connection {
                 page_rows: read.statement.page_rows,
                 page: pages.last().and_then(|page| page.next.as_deref()),
             };
-            let frame = self
+            let answer = self
                 .shared
                 .ask(&Ask::Execute(&execute), read.size_bytes)
                 .await?;
-            match frame.parse()? {
+            match answer {
                 Answer::Rows(page) => {
                     let is_last = page.next.is_none();
                     pages.push(page);
@@ -252,8 +251,7 @@ impl Connection {
     }
 
     async fn prepare(&self, text: &str) -> Result<(), LaneError> {
-        let frame = self.shared.ask(&Ask::Prepare(text), SMALL_BYTES).await?;
-        match frame.parse()? {
+        match self.shared.ask(&Ask::Prepare(text), SMALL_BYTES).await? {
             Answer::Prepared => Ok(()),
             Answer::Error { code, message } => Err(LaneError::Refused { code, message }),
             _ => Err(Damaged("not the answer to a preparation").into()),
@@ -303,7 +301,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask(&self, ask: &Ask<'_>, asked_bytes: u64) -> Result<Frame, LaneError> {
+    async fn ask(&self, ask: &Ask<'_>, asked_bytes: u64) -> Result<Answer, LaneError> {
         let (waiter, answer) = oneshot::channel();
         let asked_at = Instant::now();
         {
@@ -372,8 +370,12 @@ impl Shared {
             head_at,
             end_at,
         });
-        // Whoever asked may have gone, for instance because another lane was faster.
-        let _ = pending.waiter.send(Ok(Frame { head, body }));
+        if pending.waiter.is_closed() {
+            // Whoever asked has gone, for instance because another lane was faster.
+            return Ok(());
+        }
+        let answer = Frame { head, body }.parse().map_err(LaneError::from);
+        let _ = pending.waiter.send(answer);
         Ok(())
     }
 
@@ -461,26 +463,37 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         self.last_body_bytes = length;
         if length < LARGE_BYTES {
             let mut body = vec![0; length];
-            self.fill(&mut body, meter).await?;
+            self.fill(&mut body, length, meter).await?;
             return Ok(Bytes::from(body));
         }
-        let mut block = self.pool.take(length)?;
-        self.fill(block.as_mut_slice(), meter).await?;
+        // With room for the head of the next answer: what comes with the end of this one needs no call of its own.
+        let mut block = self.pool.take_at_least(length + HEAD_READ_BYTES)?;
+        block.truncate(length + HEAD_READ_BYTES);
+        let filled = self.fill(block.as_mut_slice(), length, meter).await?;
+        self.ahead
+            .extend_from_slice(&block.as_ref()[length..filled]);
+        block.truncate(length);
         Ok(block.into_bytes())
     }
 
-    async fn fill(&mut self, body: &mut [u8], meter: &Meter) -> io::Result<()> {
-        let mut filled = body.len().min(self.ahead.len());
-        body[..filled].copy_from_slice(&self.ahead.split_to(filled));
-        while filled < body.len() {
-            let read = self.source.read(&mut body[filled..]).await?;
+    /// Reads at least so many bytes, and as many more as come with them. Returns how many there are.
+    async fn fill(
+        &mut self,
+        target: &mut [u8],
+        at_least: usize,
+        meter: &Meter,
+    ) -> io::Result<usize> {
+        let mut filled = at_least.min(self.ahead.len());
+        target[..filled].copy_from_slice(&self.ahead.split_to(filled));
+        while filled < at_least {
+            let read = self.source.read(&mut target[filled..]).await?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             filled += read;
             meter.heard(Instant::now());
         }
-        Ok(())
+        Ok(filled)
     }
 }
 

@@ -18,6 +18,8 @@ use crate::codec::{self, Header};
 use crate::lanes::AskError;
 use crate::store::{Consistency, FieldData, Fields, ReadRequest, Table};
 
+#[cfg(test)]
+const COLUMNS: usize = 7;
 /// A row has at most half a mebibyte, so a page is a large but bearable answer.
 const ROWS_A_PAGE: i32 = 16;
 const KEYS_A_PAGE: i32 = 1000;
@@ -169,6 +171,8 @@ struct Row {
     chunk: i32,
     header: Option<Header>,
     data: Bytes,
+    /// The checksum of the data, when it is known already.
+    xxh3: Option<u64>,
 }
 
 /// What a read asks the lanes.
@@ -253,6 +257,7 @@ fn collect(mut page: Page, request: &ReadRequest, rows: &mut Vec<Row>) -> Result
             field,
             chunk,
             header,
+            xxh3: page.xxh3_of(&data),
             data,
         });
     }
@@ -285,15 +290,17 @@ fn assemble(request: &ReadRequest, rows: Vec<Row>) -> Found {
     let mut rest = rows.into_iter().peekable();
     while let Some(first) = rest.next() {
         let name = first.field;
+        let mut xxh3 = first.xxh3;
         let mut chunks = vec![(first.chunk, first.data)];
         while let Some(row) = rest.next_if(|row| row.field == name) {
             chunks.push((row.chunk, row.data));
+            xxh3 = None;
         }
         // The first chunk is written last: without it the field has not been written yet.
         let Some(header) = first.header.filter(|_| first.chunk == 0) else {
             return Found::Missing(Some(name.to_string()));
         };
-        match codec::assemble(Arc::clone(&name), header, chunks) {
+        match codec::assemble_summed(Arc::clone(&name), header, chunks, xxh3) {
             Ok(field) => fields.push(field),
             Err(reason) => {
                 return Found::Damaged {
@@ -405,11 +412,8 @@ mod tests {
     }
 
     fn read(cells: &[u8]) -> Found {
-        let page = Page {
-            next: None,
-            row_count: 2,
-            cells: Cells::new(Bytes::copy_from_slice(cells)),
-        };
+        let cells = Cells::new(Bytes::copy_from_slice(cells));
+        let page = Page::new(None, 2, COLUMNS, cells);
         found(&request(Id::default(), Id::default()), vec![page])
     }
 

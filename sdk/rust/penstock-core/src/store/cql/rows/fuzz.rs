@@ -129,11 +129,7 @@ fn encoded(rows: &[RowCells]) -> BytesMut {
 }
 
 fn page(row_count: usize, cells: impl Into<Bytes>) -> Page {
-    Page {
-        next: None,
-        row_count,
-        cells: Cells::new(cells.into()),
-    }
+    Page::new(None, row_count, COLUMNS, Cells::new(cells.into()))
 }
 
 /// The rows cut into pages at these places, in their order.
