@@ -72,7 +72,7 @@ class _Rows:
         first = min(self.errors, key=lambda row: (not self.valid[row], row))
         error, sample_id = self.errors[first][0][1], self.id_of(first)
         rows = [int(row) for row in np.flatnonzero(self.valid)]
-        sound = SampleFailure.lost(epoch, (self.id_of(row) for row in rows if row not in self.errors), sample_id)
+        sound = (SampleFailure.lost(epoch, self.id_of(row), sample_id) for row in rows if row not in self.errors)
         missed = (*self.failures(epoch), *sound)
         error.seq, error.sample_id = seq, sample_id
         error.lost_ids = tuple(self.id_of(row) for row in rows if row != first)

@@ -20,6 +20,10 @@ DISCOVERY_FILE = "server.json"
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
+class ServerUnknown(ConfigError):
+    """Nobody has said where the server is: the command line then advises in its own words."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
     """Settings of one client; the token is kept out of its text form."""
@@ -62,11 +66,14 @@ def resolve_config(
         return ClientConfig(url, _checked_token(token), dataset)
     found = discover(environ)
     if found is None:
-        raise ConfigError(
-            f"no Penstock server is known: pass base_url=..., set {URL_VARIABLE} (and {TOKEN_VARIABLE}), "
-            "or start one on this machine with `penstock up`"
-        )
+        raise ServerUnknown(server_unknown("pass base_url=..."))
     return ClientConfig(_checked_url(found.url), _checked_token(token or found.token), dataset)
+
+
+def server_unknown(*ways: str) -> str:
+    """What to do when no server is known; `ways` are those that only the caller has."""
+    known = [*ways, f"set {URL_VARIABLE} (and {TOKEN_VARIABLE})"]
+    return f"no Penstock server is known: {', '.join(known)}, or start one on this machine with `penstock up`"
 
 
 def discover(environ: Mapping[str, str] = os.environ) -> Discovery | None:

@@ -52,6 +52,8 @@ class SampleFailure:
         lost_with: bytes | None,
     ) -> "SampleFailure":
         """A row of `Engine.failures()`."""
+        if lost_with is not None:
+            return cls.lost(epoch, str(UUID(bytes=sample_id)), str(UUID(bytes=lost_with)))
         return cls(
             epoch=epoch,
             sample_id=str(UUID(bytes=sample_id)),
@@ -59,7 +61,6 @@ class SampleFailure:
             node=node,
             attempts=attempts,
             reason=reason,
-            lost_with=None if lost_with is None else str(UUID(bytes=lost_with)),
         )
 
     @classmethod
@@ -75,21 +76,17 @@ class SampleFailure:
         )
 
     @classmethod
-    def lost(cls, epoch: int, sample_ids: Iterable[str], lost_with: str) -> "list[SampleFailure]":
-        """Sound samples whose batch was given up for another."""
-        reason = f"lost with its batch, because of sample {lost_with}"
-        return [
-            cls(
-                epoch=epoch,
-                sample_id=sample_id,
-                fields=(),
-                node=None,
-                attempts=None,
-                reason=reason,
-                lost_with=lost_with,
-            )
-            for sample_id in sample_ids
-        ]
+    def lost(cls, epoch: int, sample_id: str, lost_with: str) -> "SampleFailure":
+        """A sound sample whose batch was given up for another."""
+        return cls(
+            epoch=epoch,
+            sample_id=sample_id,
+            fields=(),
+            node=None,
+            attempts=None,
+            reason=f"lost with its batch, because of sample {lost_with}",
+            lost_with=lost_with,
+        )
 
 
 def joined(failures: Iterable[SampleFailure]) -> list[SampleFailure]:

@@ -268,7 +268,7 @@ class Engine:
         """What acknowledged steps did not deliver: epoch, sample id, fields, node, attempts, reason, lost with.
 
         The last thousand samples that could not be read, then the last 65,536 sound ones whose batch an error took the
-        place of; those name the sample that they were lost with.
+        place of; those name the sample that they were lost with instead of a reason.
         """
     def set_prefetch_bytes(self, prefetch_bytes: int) -> int:
         """The bytes that may be held ahead from now on, with those on their way. Returns what is in force: a store on

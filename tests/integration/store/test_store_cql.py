@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pytest
+from unit.native.test_stats_document import documented
 
 from harness.cassandra.cluster import CassandraCluster
 from harness.engines import engine_on
@@ -138,6 +139,8 @@ def test_lane_stats_time_the_answers(store: Store, dataset_id: bytes) -> None:
         assert lane["answer"]["count"] == lane["answers"]
         assert lane["patience_ms"] is None or lane["patience_ms"] >= 20
         assert lane["shard"] is None
+        assert [set(lane)] == documented("Lanes")
+        assert [set(lane["answer"])] == documented("Stages")[1:]
     assert sum(lane["answers"] for lane in lanes) >= 100
 
 

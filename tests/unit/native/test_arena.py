@@ -2,17 +2,21 @@
 
 import ctypes
 import gc
+import json
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from property.native.engine_world import EngineWorld, epoch_of
+from property.native.engine_world import FIELDS, EngineWorld, epoch_of
 from torch.utils.dlpack import from_dlpack
 
-from penstock._native import Arena, Engine
+from penstock._native import Arena, Engine, Store
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,33 @@ def test_views_are_writable_and_page_aligned(world: EngineWorld) -> None:
         before = view[0]
         array[0] ^= 0xFF
         assert view[0] == before ^ 0xFF
+        for each in epoch_of(engine, 1):
+            for field in FIELDS:
+                assert np.frombuffer(memoryview(each.field(field)[0]), "u1").ctypes.data % 4096 == 0
+
+
+@pytest.mark.parametrize("is_near", [False, True])
+def test_batches_are_filled_while_python_keeps_the_interpreter_to_itself(
+    world: EngineWorld, tmp_path: Path, is_near: bool
+) -> None:
+    near = Store.open(json.dumps({"kind": "lmdb", "path": str(tmp_path)}))
+    world.fill(near)
+    interval = sys.getswitchinterval()
+    with world.engine(near if is_near else world.store(delay_ms=[50, 50]), prefetch_next_epoch=False) as engine:
+        # From here on no other thread gets the GIL before this one lets it go.
+        sys.setswitchinterval(1000)
+        try:
+            engine.start_epoch(0)
+            end = time.perf_counter() + 1
+            while time.perf_counter() < end:
+                pass
+            stats = engine.stats()
+        finally:
+            sys.setswitchinterval(interval)
+        assert stats["copy"]["count"] == stats["ready_batches"] == 12
+        for batch in epoch_of(engine, 0):
+            world.check_bytes(batch)
+    near.close()
 
 
 def test_a_view_keeps_its_bytes_after_batch_arena_and_engine_are_gone(world: EngineWorld) -> None:
@@ -258,6 +289,32 @@ def test_released_memoryview_cannot_be_used(world: EngineWorld) -> None:
         view.release()
         with pytest.raises(ValueError, match="released"):
             view[0]
+
+
+def test_releasing_one_memoryview_leaves_the_bytes_to_what_was_made_of_it(world: EngineWorld) -> None:
+    with world.engine() as engine:
+        view = memoryview(first_arena(engine))
+        array = np.frombuffer(view, "u1")
+        expected = array.copy()
+        view.release()
+        gc.collect()
+        for epoch in range(1, 4):
+            epoch_of(engine, epoch)
+        assert np.array_equal(array, expected)
+
+
+def test_writing_into_views_of_an_ended_engine_reaches_no_other(world: EngineWorld) -> None:
+    with world.engine() as engine:
+        kept = [view(batch.field("image")[0]) for batch in epoch_of(engine, 0) for view in (of_numpy, of_torch)]
+    del engine
+    gc.collect()
+    with world.engine() as other:
+        other.start_epoch(0)
+        while (batch := other.next_batch()) is not None:
+            for view in kept:
+                view[:] = 77
+            world.check_bytes(batch)
+    assert all((view == 77).all() for view in kept)
 
 
 def test_address_of_a_returned_block_is_not_handed_out_while_a_raw_view_of_it_lives(world: EngineWorld) -> None:

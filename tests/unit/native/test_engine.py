@@ -1,6 +1,7 @@
 """The engine's promises, seen from Python."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from property.native.engine_world import EngineWorld, derived, epoch_of
 
+from harness.engines import engine_on
 from penstock._errors import LoaderFailure, SampleCorrupt, SampleMissing, StoreUnavailable
 from penstock._native import Engine, Store
 
@@ -123,6 +125,20 @@ def test_ids_only_works_without_fields(world: EngineWorld) -> None:
         assert batch is not None
         with pytest.raises(KeyError, match='no field "image"'):
             batch.field("image")
+
+
+def test_first_batch_of_very_many_small_samples_comes_soon() -> None:
+    """A budget may be full of samples, in tens of thousands of batches, before the first of them is closed."""
+    ids = b"".join(index.to_bytes(16, "big") for index in range(120_000))
+    store = Store.open(json.dumps({"kind": "memory", "name": "small-samples"}))
+    arguments: dict[str, Any] = {"dataset_id": bytes(16), "fields": [], "parts": [(ids, [])], "batch_size": 2}
+    for in_order in (False, True):
+        with engine_on(store, in_order=in_order, prefetch_bytes=64 << 20, **arguments) as engine:
+            started = time.monotonic()
+            engine.start_epoch(0)
+            assert engine.next_batch() is not None
+            # Well under a second on a free machine; a minute when every sample looks through all batches.
+            assert time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 import base64
 import json
 import time
+from typing import Any
 
 import pytest
 from property.native.engine_world import EngineWorld
 
+from harness.engines import engine_on
 from penstock._native import Engine, Store, blake3
 
 
@@ -95,6 +97,62 @@ def test_wrong_states_are_refused_with_the_reason(world: EngineWorld) -> None:
     assert Engine.merge_states([state], allow_skew=True).startswith("1.")
     with pytest.raises(ValueError, match="no state to merge"):
         Engine.merge_states([])
+
+
+def state_of(world: EngineWorld, *, rank: int, resumed: str | None = None, **changes: Any) -> str:
+    """The state of a rank of two after one step of the epoch that it is in."""
+    with world.engine(rank=rank, world_size=2, last_batch="pad", **changes) as engine:
+        epoch = 0 if resumed is None else engine.resume(resumed)[0]
+        engine.start_epoch(epoch)
+        walk(world, engine, 1)
+        return engine.state()
+
+
+def test_states_that_do_not_belong_together_are_not_merged(world: EngineWorld) -> None:
+    own = [state_of(world, rank=rank) for rank in range(2)]
+    merged = Engine.merge_states(own)
+    others = {
+        "split": state_of(world, rank=1, split_digest="b3:abc"),
+        "number of samples": state_of(EngineWorld(59), rank=1),
+        "shuffle": state_of(world, rank=1, shuffle=False),
+        "seed": state_of(world, rank=1, seed=2),
+        "base": state_of(world, rank=1, resumed=merged),
+    }
+    for what, other in others.items():
+        for allow_skew in (False, True):
+            with pytest.raises(ValueError, match=f"they differ in {what}"):
+                Engine.merge_states([own[0], other], allow_skew=allow_skew)
+    with pytest.raises(ValueError, match="damaged"):
+        Engine.merge_states([own[0], own[1][:-1] + ("0" if own[1][-1] != "0" else "1")])
+
+
+@pytest.mark.parametrize("gap", [1, 130])
+def test_a_state_has_six_bytes_for_each_sample_that_is_not_acknowledged(gap: int) -> None:
+    n, taken = 60_000, 400
+    with without_fields(n, batch_size=1, prefetch_bytes=1 << 20) as engine:
+        engine.start_epoch(2**63)
+        open_samples = 0
+        for step in range(taken * (gap + 1)):
+            batch = engine.next_batch()
+            assert batch is not None
+            # Every one that stays open is a hole of its own.
+            if step % (gap + 1):
+                engine.ack(batch.seq)
+            else:
+                open_samples += 1
+        state = engine.state()
+        assert open_samples == taken
+        assert len(state) <= 1024 + 6 * open_samples
+        # Not only because holes were left out.
+        assert engine.resume(state) == (2**63, taken * gap, n - taken * gap)
+
+
+def without_fields(n: int, **changes: Any) -> Engine:
+    """An engine over samples of which only the ids are wanted, with as long a header as there may be."""
+    ids = b"".join(index.to_bytes(16, "big") for index in range(n))
+    store = Store.open(json.dumps({"kind": "memory", "name": "without-fields"}))
+    arguments = {"seed": 2**64 - 1, "in_order": True, "split_digest": "b3:" + "f" * 64}
+    return engine_on(store, dataset_id=bytes(16), fields=[], parts=[(ids, [])], **arguments | changes)
 
 
 def number(value: int) -> bytes:

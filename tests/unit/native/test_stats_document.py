@@ -1,11 +1,15 @@
 """Every number that the engine gives stands in docs/stats.md, and nothing else."""
 
 import re
+import time
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from property.native.engine_world import EngineWorld, epoch_of
 
 import penstock
+from penstock._native import Engine
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "stats.md"
 STUB = Path(penstock.__file__).with_name("_native.pyi")
@@ -30,9 +34,65 @@ def test_the_document_has_every_key_and_no_other() -> None:
     assert of_a_stage == set(stats["request"])
 
 
+def in_the_stub(name: str) -> list[str]:
+    """The keys of a dict of the native module."""
+    found = re.search(rf"class {name}\(TypedDict\):(.*?)\n(?:class |@final)", STUB.read_text(), re.DOTALL)
+    assert found is not None
+    return re.findall(r"^    (\w+): ", found[1], re.MULTILINE)
+
+
 def test_the_stub_has_every_key_and_no_other() -> None:
-    stub = STUB.read_text()
-    keys = re.search(r"class _EngineStats\(TypedDict\):(.*?)\n@final", stub, re.DOTALL)
-    assert keys is not None
     with EngineWorld(9).engine() as engine:
-        assert re.findall(r"^    (\w+): ", keys[1], re.MULTILINE) == list(engine.stats())
+        stats = engine.stats()
+    assert in_the_stub("_EngineStats") == list(stats)
+    assert in_the_stub("_Stage") == list(stats["request"])
+
+
+def test_document_and_stub_agree_on_a_lane() -> None:
+    # Lanes themselves are compared where there are some: tests/integration/store/test_store_cql.py.
+    assert documented("Lanes") == [set(in_the_stub("_LaneStats"))]
+
+
+def test_taking_the_stats_is_quick_while_reading_goes_on() -> None:
+    world = EngineWorld(600)
+    durations = []
+    with world.engine(world.store(delay_ms=[0, 2])) as engine:
+        engine.start_epoch(0)
+        while engine.next_batch() is not None:
+            started = time.perf_counter()
+            engine.stats()
+            durations.append(time.perf_counter() - started)
+    assert len(durations) == 150
+    # 50 microseconds are promised; the slack is for a busy machine.
+    assert min(durations) < 150e-6, sorted(durations)[:5]
+
+
+def test_counters_never_fall_whatever_happens_to_the_epoch() -> None:
+    counters = documented("Counters")[0]
+    world = EngineWorld(200)
+    store = world.store(seed=3, delay_ms=[0, 2], missing_share=0.02, unavailable_share=0.1, faulty_reads=2)
+    taken: list[dict[str, float]] = [dict.fromkeys(counters, 0)]
+    with world.engine(store, on_error="skip", max_failed_share=1.0, idle_seconds=0.05, batch_size=8) as engine:
+        for epoch, steps in enumerate((3, 0, 25, 7)):
+            engine.start_epoch(epoch)
+            for step in range(steps):
+                batch = engine.next_batch()
+                assert batch is not None
+                if step % 2:
+                    engine.ack(batch.seq)
+                if step == 5:
+                    wait_for_park(engine)
+                stats: dict[str, Any] = {**engine.stats()}
+                taken.append({key: stats[key] for key in counters})
+    for before, after in pairwise(taken):
+        assert {key for key in counters if after[key] < before[key]} == set()
+    assert {"samples", "requests", "retries", "errors", "skipped", "parks"} <= {
+        key for key, value in taken[-1].items() if value > 0
+    }
+
+
+def wait_for_park(engine: Engine) -> None:
+    parks, deadline = engine.stats()["parks"], time.monotonic() + 20
+    while engine.stats()["parks"] == parks:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

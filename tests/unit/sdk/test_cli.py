@@ -220,11 +220,17 @@ class TestProcess:
     def test_version(self, tmp_path: Path) -> None:
         assert self.run("--version", tmp_path=tmp_path).stdout == f"penstock {__version__}\n"
 
-    def test_no_server_known_is_2_without_traceback(self, tmp_path: Path) -> None:
+    def test_no_server_known_is_2_and_says_what_a_shell_can_do(self, tmp_path: Path) -> None:
         done = self.run("datasets", "list", tmp_path=tmp_path)
         assert done.returncode == 2
-        assert "PENSTOCK_URL" in done.stderr
-        assert "Traceback" not in done.stderr
+        assert done.stderr == (
+            "penstock: no Penstock server is known: pass --url URL, set PENSTOCK_URL (and PENSTOCK_TOKEN), "
+            "or start one on this machine with `penstock up`\n"
+        )
+        as_json = self.run("datasets", "list", "--json", tmp_path=tmp_path)
+        error = json.loads(as_json.stderr)["error"]
+        assert (error["code"], error["exit_code"]) == ("sdk.configerror", 2)
+        assert "--url URL" in error["detail"]
 
     def test_closed_port_is_5(self, tmp_path: Path) -> None:
         done = self.run("datasets", "list", "--url", "http://127.0.0.1:9", "--json", tmp_path=tmp_path)

@@ -98,6 +98,11 @@ def test_token_of_a_dead_server_is_not_used(state: Path) -> None:
     assert discover(environ(state)) is None
 
 
+def test_no_server_known_says_what_python_code_can_do(state: Path) -> None:
+    with pytest.raises(ConfigError, match=r"pass base_url=\.\.\., set PENSTOCK_URL.*`penstock up`"):
+        resolve_config(environ=environ(state))
+
+
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "http://127.0.0.1:x", ""]
 )

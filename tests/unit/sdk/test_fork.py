@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from unit.sdk.http_front import served
 
 from penstock import Client
 from penstock import _errors as errors
+from penstock._engine import _pool
+from penstock._shares import shares
 
 
 def in_fork(check: Callable[[], None]) -> None:
@@ -114,6 +117,32 @@ def test_a_lock_held_at_the_fork_hangs_no_use_of_the_loader(training: Any) -> No
         # As another thread might hold it at that moment.
         with loader._meter._lock:
             in_fork(lambda: expect_forked(loader.stats))
+
+
+def test_locks_that_another_thread_holds_at_the_fork_hang_no_new_loader(lmdb_training: Any) -> None:
+    options: dict[str, Any] = {"split": "train", "batch_size": 8, "output": "numpy", "telemetry": False}
+    lmdb_training.api.answer("POST", "/loaders/resolve", lmdb_training.plan())
+    is_held, may_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with _pool._lock, shares._lock:
+            is_held.set()
+            may_go.wait(60)
+
+    def check() -> None:
+        with lmdb_training.api.client().loader("demo", **options) as own:
+            assert sum(len(batch["ids"]) for batch in own) == 101
+
+    with lmdb_training.api.client().loader("demo", **options) as loader:
+        next(iter(loader))
+        holder = threading.Thread(target=hold)
+        holder.start()
+        try:
+            assert is_held.wait(10)
+            in_fork(check)
+        finally:
+            may_go.set()
+            holder.join()
 
 
 def test_a_client_used_before_the_fork_has_its_own_connections_in_each_child(training: Any) -> None:

@@ -173,6 +173,25 @@ class TestForm:
         assert statistics.median(durations) < 3e-3  # 1 ms, with slack for a busy machine
         assert len(state["penstock"]) < 1024 + 6 * 101
 
+    def test_longest_names_and_numbers_stay_within_a_kilobyte(self, training: Any) -> None:
+        old, digest, number = training.plan(), "b3:" + "f" * 64, 999_999_999
+        dataset, split, subset = ("d" * 63, "s" * 63, "t" * 63)
+        plan = training.plan(
+            dataset=old["dataset"] | {"slug": dataset},
+            version=old["version"] | {"number": number},
+            split=old["split"] | {"name": split, "number": number},
+            subset=old["subset"] | {"name": subset, "digest": digest},
+        )
+        training.api.answer("POST", "/loaders/resolve", plan)
+        options = {"shuffle": True, "seed": 2**64 - 1, "in_order": True, "rank": 10**9 - 2, "world_size": 10**9 - 1}
+        with loader_of(training, split=f"{split}@{number}/{subset}", **options) as loader:
+            loader.set_epoch(2**63 - 1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                state = loader.state_dict()
+            assert subset in str(loader.dataset)
+        assert len(state["penstock"]) <= 1024
+
     def test_no_secret_is_in_it(self, training: Any) -> None:
         _, state = state_after(training, 3)
         assert "pst_secret" not in str(state)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from penstock._cli import _datasets, _exits, _ingest, _jobs, _splits, _tokens
 from penstock._cli._parsing import CommandParser
 from penstock._cli._plugins import add_server_commands
-from penstock._errors import PenstockError
+from penstock._config import ServerUnknown, server_unknown
+from penstock._errors import ConfigError, PenstockError
 from penstock._version import __version__
 
 _OWN = {
@@ -35,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = handler(parsed)
         sys.stdout.flush()
+    except ServerUnknown:
+        ways = ["pass --url URL"] if hasattr(parsed, "url") else []
+        return _exits.report(ConfigError(server_unknown(*ways)), is_json=is_json)
     except PenstockError as error:
         return _exits.report(error, is_json=is_json)
     except KeyboardInterrupt:

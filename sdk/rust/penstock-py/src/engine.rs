@@ -197,7 +197,7 @@ impl PyEngine {
         stats::dict(py, &snapshot)
     }
 
-    /// What acknowledged steps did not deliver: epoch, sample id, fields, node, attempts, reason, and for a sound sample
+    /// What acknowledged steps did not deliver: epoch, sample id, fields, node, attempts, reason, or for a sound sample
     /// the one that it was lost with.
     fn failures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let failures = guarded(py, || self.engine.failures())?;
@@ -219,7 +219,6 @@ impl PyEngine {
                     )
                 }
                 Cause::LostWith(other) => {
-                    let reason = format!("lost with its batch, because of sample {other}");
                     let other = Some(PyBytes::new(py, other.as_bytes()));
                     (
                         failed.epoch,
@@ -227,7 +226,7 @@ impl PyEngine {
                         Vec::new(),
                         None,
                         None,
-                        reason,
+                        String::new(),
                         other,
                     )
                 }

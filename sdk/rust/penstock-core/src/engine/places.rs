@@ -19,6 +19,8 @@ pub(super) struct Places {
     displacement: u64,
     /// Batches below are closed.
     first_step: u64,
+    /// Batches below have no room: thousands of small samples may come before any batch is closed.
+    first_room: u64,
     open: VecDeque<OpenBatch>,
     /// Groups below have come whole.
     first_group: u64,
@@ -32,6 +34,7 @@ impl Places {
             division,
             displacement,
             first_step: 0,
+            first_room: 0,
             open: VecDeque::new(),
             first_group: 0,
             missing: VecDeque::new(),
@@ -73,14 +76,20 @@ impl Places {
         behind.min(self.division.batch_size())
     }
 
-    fn step_for(&self, slot: Slot) -> u64 {
+    /// The batch for a slot that has been noted.
+    fn step_for(&mut self, slot: Slot) -> u64 {
         let last = self.division.steps - 1;
         if slot.is_padding {
             return last;
         }
-        (self.first_step..last)
+        // Room comes back only where a place was kept for this very slot.
+        let group = slot.index / self.division.batch_size();
+        let kept_in = group.saturating_add(self.displacement);
+        let from = self.first_room.min(kept_in).max(self.first_step);
+        self.first_room = (from..last)
             .find(|step| self.has_room(*step))
-            .unwrap_or(last)
+            .unwrap_or(last);
+        self.first_room
     }
 
     /// Whether a batch before the last has a place that is not kept for a slot.
@@ -140,4 +149,51 @@ impl Places {
 
 fn index_of(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::reads::Payload;
+    use crate::id::Id;
+    use crate::order::Order;
+    use crate::plan::{Done, EpochPlan, LastBatch, Rank};
+    use crate::retry::Random;
+
+    proptest! {
+        #[test]
+        fn an_outcome_goes_to_the_earliest_batch_with_room(
+            n in 1_u64..200, batch in 1_u64..9, displacement in 0_u64..6, seed: u64, spread in 1_usize..90,
+            closes_at in 1_u64..40,
+        ) {
+            let rank = Rank::new(0, 1).unwrap();
+            let plan =
+                EpochPlan::new(Order::identity(n), Done::default(), rank, batch, LastBatch::Pad).unwrap();
+            let mut places = Places::new(*plan.division(), displacement);
+            let mut random = Random::new(seed);
+            let mut to_come: VecDeque<Slot> = plan.slots().collect();
+            for turn in 0.. {
+                let near = random.next_u64() % to_come.len().min(spread) as u64;
+                let Some(slot) = to_come.remove(index_of(near)) else { break };
+                let last = plan.division().steps - 1;
+                places.note(slot);
+                let earliest = (places.first_step..last)
+                    .find(|step| places.has_room(*step))
+                    .filter(|_| !slot.is_padding);
+                let step = places.step_for(slot);
+                prop_assert_eq!(step, earliest.unwrap_or(last));
+                let place = (displacement == 0).then(|| index_of(slot.index - step * batch));
+                let nothing = Payload::Here(Vec::new());
+                places.open_mut(step).put(place, Outcome::of(slot, Id::default(), 1, nothing));
+                while turn % closes_at == 0 && places.close_next().is_some() {}
+                if to_come.is_empty() {
+                    break;
+                }
+            }
+            while places.close_next().is_some() {}
+            prop_assert_eq!(places.first_step, plan.division().steps);
+        }
+    }
 }
