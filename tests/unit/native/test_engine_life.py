@@ -87,7 +87,6 @@ def test_an_idle_engine_gives_its_memory_back(world: EngineWorld) -> None:
     assert sorted(seen) == list(range(600))
 
 
-@pytest.mark.xfail(strict=True, reason="freed blocks stay with the allocator, which purges only when it is used again")
 def test_memory_of_an_idle_engine_is_the_machines_again() -> None:
     result = run_script("""
         def resident():
