@@ -1,5 +1,6 @@
 """The arguments of a loader, checked before anything is asked of a server."""
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class LoaderArguments:
     store_wait_seconds: float
     run: str | None
     has_telemetry: bool
+    delivered_log: str | os.PathLike[str] | None
 
     @classmethod
     def checked(
@@ -108,6 +110,8 @@ class LoaderArguments:
             raise ConfigError(f"decode={self.decode!r}: expected 'auto' or None (the stored bytes)")
         if self.output not in OUTPUTS:
             raise ConfigError(f"output={self.output!r}: expected one of {', '.join(map(repr, OUTPUTS))}")
+        if not isinstance(self.delivered_log, str | os.PathLike | None):
+            raise ConfigError(f"delivered_log={self.delivered_log!r}: expected the path of a file")
         if self.pin_memory and self.output != "torch":
             raise ConfigError("pin_memory=True needs output='torch': numpy arrays cannot be pinned")
 

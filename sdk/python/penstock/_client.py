@@ -1,5 +1,6 @@
 """The client: one server, one identity."""
 
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -159,6 +160,7 @@ class Client:
         store_wait_seconds: float = 60.0,
         run: str | None = None,
         telemetry: bool = True,
+        delivered_log: "str | os.PathLike[str] | None" = None,
         **torch_arguments: Any,
     ) -> "Loader":
         """Stream a subset into this process, batch by batch, each sample exactly once an epoch.
@@ -198,6 +200,9 @@ class Client:
             store_wait_seconds: How long to wait for a store that does not answer at all.
             run: Name under which all loaders of one training are shown together.
             telemetry: Whether the Live page may show this loader.
+            delivered_log: A file to which every batch that is handed out adds a line of JSON with its epoch, step and
+                sample ids, to see or repeat later what a model was given; on several ranks each has its own, named
+                `<file>.rank<r>`.
             torch_arguments: `num_workers`, `prefetch_factor`, `timeout` and the like are accepted for scripts written
                 for torch's DataLoader and explained in a warning.
 
@@ -239,6 +244,7 @@ class Client:
             store_wait_seconds=store_wait_seconds,
             run=run,
             has_telemetry=telemetry,
+            delivered_log=delivered_log,
             torch_arguments=torch_arguments,
         )
         return Loader(self._asked(dataset, split), arguments, self._transport)

@@ -12,6 +12,7 @@ from typing import Any, Self
 from penstock._arguments import LoaderArguments
 from penstock._assembly import Assembled
 from penstock._batch import Batch
+from penstock._delivered import DeliveredLog
 from penstock._engine import EngineFace, require_own_process
 from penstock._errors import ConfigError, EngineClosed, StateError
 from penstock._failures import SampleFailure
@@ -84,6 +85,8 @@ class Loader:
         self._ticket = 0
         self._ranks = find_ranks(arguments.rank, arguments.world_size)
         self.sampler = EpochSampler(self)
+        log = arguments.delivered_log
+        self._delivered = None if log is None else DeliveredLog(log, self._ranks)
         self._adopt(self._opened(asked))
         self._is_pinning = arguments.pin_memory and _can_pin()
         self._stand(0)
@@ -268,6 +271,9 @@ class Loader:
         self._meter.count_batch(
             samples=ready.sample_count, byte_count=ready.byte_count, decode_seconds=ready.decode_seconds
         )
+        if self._delivered is not None:
+            place = {"epoch": self._epoch, "step": self._step}
+            self._delivered.write(self.dataset, self._ranks, **place, batch=ready.batch)
         self._count_step()
         return ready.batch
 

@@ -11,7 +11,7 @@ DEFAULTS: dict[str, Any] = {
     "fields": None, "columns": None, "decode": "auto", "output": "torch", "rank": None, "world_size": None,
     "last_batch": None, "on_error": "raise", "max_failed_share": 0.01, "max_displacement": 8, "prefetch_bytes": None,
     "window_bytes": None, "lanes": None, "store_wait_seconds": 60.0, "run": None, "has_telemetry": True,
-    "torch_arguments": {},
+    "delivered_log": None, "torch_arguments": {},
 }  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def checked(**changes: Any) -> LoaderArguments:
         ({"max_displacement": 0}, "max_displacement is 0: expected from 1 to"),
         ({"max_displacement": 2**63}, "max_displacement is 9223372036854775808: expected"),
         ({"window_bytes": 0}, "window_bytes is 0"),
+        ({"delivered_log": 3}, "delivered_log=3: expected the path of a file"),
         ({"lanes": 0}, "lanes is 0: expected from 1 to 32"),
         ({"lanes": 33}, "lanes is 33: expected from 1 to 32"),
         ({"lanes": "two"}, "lanes is 'two': expected a whole number"),
