@@ -467,8 +467,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             return Ok(Bytes::from(body));
         }
         // With room for the head of the next answer: what comes with the end of this one needs no call of its own.
-        let mut block = self.pool.take_at_least(length + HEAD_READ_BYTES)?;
-        block.truncate(length + HEAD_READ_BYTES);
+        let mut block = self.pool.take(length + HEAD_READ_BYTES)?;
         let filled = self.fill(block.as_mut_slice(), length, meter).await?;
         self.ahead
             .extend_from_slice(&block.as_ref()[length..filled]);
