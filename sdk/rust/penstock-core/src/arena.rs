@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-pub mod streaming;
+pub(crate) mod streaming;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
