@@ -272,8 +272,7 @@ class Loader:
             samples=ready.sample_count, byte_count=ready.byte_count, decode_seconds=ready.decode_seconds
         )
         if self._delivered is not None:
-            place = {"epoch": self._epoch, "step": self._step}
-            self._delivered.write(self.dataset, self._ranks, **place, batch=ready.batch)
+            self._delivered.write(self.dataset, self._ranks, epoch=self._epoch, step=self._step, batch=ready.batch)
         self._count_step()
         return ready.batch
 
