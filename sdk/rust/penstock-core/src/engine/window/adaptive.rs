@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::Window;
 
-/// Where it starts, and what it never falls below.
-const START_BYTES: u64 = 1 << 20;
+/// Where it starts: a few samples more than its least, which no path minds at once and which save two round trips.
+const START_BYTES: u64 = 3 << 19;
+/// What it never falls below.
+const LEAST_BYTES: u64 = 1 << 20;
 /// One times the product gives 0.95 of the rate, one and a half 0.99; what is more only queues, and what queues comes
 /// at times that are further apart (measured: at twice the gap at the end of an epoch is longer by a half).
 const TARGET_FACTOR: f64 = 1.5;
@@ -18,6 +20,8 @@ const RISING_FACTOR: f64 = 1.85;
 const RISING: f64 = 1.1;
 /// Bytes requested for each byte delivered while it grows, above the one that replaces it.
 const GROWTH: f64 = 0.25;
+/// How far the two ways to measure a rate differ on a path where nothing is wrong.
+const UNEVENNESS: f64 = 1.25;
 /// Rates and delays are averages over a round trip, and at least this long and this many answers.
 const LEAST_STRETCH: Duration = Duration::from_millis(10);
 const LEAST_ANSWERS: u32 = 8;
@@ -26,6 +30,9 @@ const MARKS: u32 = 8;
 /// What was seen is forgotten after one to two of these, and the delay is then measured with a short queue.
 const MEMORY: Duration = Duration::from_secs(30);
 const PROBE_ROUNDS: u32 = 3;
+/// So much of the product is in flight then. With all of it, a delay that was measured too long would confirm itself:
+/// what is held for it queues for as long.
+const PROBE_FACTOR: f64 = 0.75;
 /// After a pause of this length the path may have changed.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -36,6 +43,8 @@ pub struct AdaptiveWindow {
     limit_bytes: f64,
     in_flight_bytes: u64,
     came: Came,
+    /// Up to when what was held has been counted.
+    held_until: Option<Instant>,
     /// How much had come at moments of the last round trip.
     marks: VecDeque<Mark>,
     last_answer: Option<Instant>,
@@ -53,6 +62,8 @@ struct Came {
     bytes: u64,
     answers: u32,
     delays: Duration,
+    /// Bytes in flight times the seconds that they were.
+    held: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +96,7 @@ impl Stretch {
                 // Counters that have come around differ rightly all the same.
                 answers: came.answers.wrapping_sub(mark.came.answers),
                 delays: came.delays.saturating_sub(mark.came.delays),
+                held: came.held - mark.came.held,
             },
         }
     }
@@ -98,8 +110,13 @@ impl Stretch {
         self.came.answers >= LEAST_ANSWERS && self.lasted >= self.mean_delay().max(LEAST_STRETCH)
     }
 
+    /// What came a second, and not much more than what was in flight could yield with the delay that it had: after a
+    /// stall of the consumer all comes at once that has piled up, faster than any link.
     fn rate(&self) -> f64 {
-        as_float(self.came.bytes) / self.lasted.as_secs_f64()
+        let seconds = self.lasted.as_secs_f64();
+        let in_flight = self.came.held / seconds;
+        let came = as_float(self.came.bytes) / seconds;
+        came.min(UNEVENNESS * in_flight / self.mean_delay().as_secs_f64())
     }
 }
 
@@ -138,6 +155,7 @@ impl AdaptiveWindow {
             limit_bytes: as_float(START_BYTES.min(cap_bytes)),
             in_flight_bytes: 0,
             came: Came::default(),
+            held_until: None,
             marks: VecDeque::new(),
             last_answer: None,
             best_rate: Recent::default(),
@@ -166,7 +184,7 @@ impl AdaptiveWindow {
     }
 
     fn least_bytes(&self) -> f64 {
-        as_float(START_BYTES.min(self.cap_bytes))
+        as_float(LEAST_BYTES.min(self.cap_bytes))
     }
 
     /// Sets a mark when it is time, and measures from the last one that lies a round trip back.
@@ -219,6 +237,12 @@ impl AdaptiveWindow {
         }
     }
 
+    fn count_held(&mut self, now: Instant) {
+        let since = self.held_until.replace(now).unwrap_or(now);
+        let held_for = now.saturating_duration_since(since).as_secs_f64();
+        self.came.held += as_float(self.in_flight_bytes) * held_for;
+    }
+
     fn approach_target(&mut self, size_bytes: u64) {
         let step = GROWTH * as_float(size_bytes);
         let target = self.target_bytes();
@@ -246,10 +270,12 @@ impl Window for AdaptiveWindow {
             self.marks.clear();
             self.round = None;
         }
+        self.count_held(now);
         self.in_flight_bytes += size_bytes;
     }
 
     fn answered(&mut self, now: Instant, size_bytes: u64, delay: Duration) {
+        self.count_held(now);
         self.in_flight_bytes -= size_bytes;
         self.last_answer = Some(now);
         self.came.bytes += size_bytes;
@@ -262,7 +288,7 @@ impl Window for AdaptiveWindow {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and the cap
     fn limit_bytes(&self) -> u64 {
         let limit = if self.probing > 0 {
-            (self.limit_bytes / TARGET_FACTOR).max(self.least_bytes())
+            (self.limit_bytes * PROBE_FACTOR / TARGET_FACTOR).max(self.least_bytes())
         } else {
             self.limit_bytes
         };
@@ -360,13 +386,11 @@ mod tests {
                 }
                 self.peak = self.peak.max(self.window.in_flight_bytes());
                 let std::cmp::Reverse((arrives, sent, size)) = self.under_way.pop().unwrap();
-                self.now = arrives;
+                // Later than it arrived, when nobody looked.
+                self.now = arrives.max(self.now);
                 self.delivered += size;
-                self.window.answered(
-                    self.start + arrives,
-                    size,
-                    arrives.checked_sub(sent).unwrap(),
-                );
+                let delay = self.now.checked_sub(sent).unwrap();
+                self.window.answered(self.start + self.now, size, delay);
             }
             as_float(self.delivered - before) / seconds / as_float(MB)
         }
@@ -422,6 +446,33 @@ mod tests {
         assert!(rate_mb >= 97.0, "{rate_mb:.1} MB/s");
         assert!(late <= early + early / 3, "{early} became {late}");
         assert!(late >= early - early / 3, "{early} became {late}");
+    }
+
+    #[test]
+    fn a_consumer_that_stalls_does_not_make_it_larger() {
+        let mut link = Link::new(200, 150, 0.05);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 10.0, 100_000);
+        let before = play.window.limit_bytes();
+        for _ in 0..60 {
+            play.now += Duration::from_millis(300);
+            play.run(&mut link, 2.0, 100_000);
+        }
+        let after = play.window.limit_bytes();
+        assert!(after <= before + before / 4, "{before} became {after}");
+        assert!(after >= before - before / 8, "{before} became {after}");
+    }
+
+    #[test]
+    fn it_follows_a_path_that_becomes_shorter() {
+        let mut link = Link::new(100, 150, 0.05);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 5.0, 100_000);
+        link.delay = Duration::from_millis(75);
+        play.run(&mut link, 150.0, 100_000);
+        let product = 100 * MB * 75 / 1000;
+        let limit = play.window.limit_bytes();
+        assert!(limit <= 2 * product, "{limit} for {product}");
     }
 
     #[test]
