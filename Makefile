@@ -41,7 +41,8 @@ run: .venv/.server frontend/dist/.built ## set everything up and start Penstock 
 	$(call say,starting Penstock (Ctrl-C stops it))
 	@PENSTOCK_DATA_FOLDER="$(DATA_FOLDER)" exec .venv/bin/penstock up --demo$(if $(PORT), --port $(PORT))
 
-test: test-tools build/.services ## every test, on real services that it fetches and starts itself
+test: test-tools ## every test, on real services that it fetches and starts itself
+	@$(MAKE) -j $(SIDE_BY_SIDE) --output-sync=target $(TEST_SETUP)
 	$(call say,tests: $(SIDE_BY_SIDE) groups at a time$(comma) each printed when it ends: $(TEST_GROUPS))
 	@$(MAKE) -j $(SIDE_BY_SIDE) --output-sync=target $(TEST_GROUPS)
 
@@ -178,8 +179,10 @@ check-generated: .venv-test/.server frontend/node_modules/.installed
 # second chance, printed as a rerun in the summary, and a rerun is looked into.
 SECOND_CHANCE := --reruns 1 --reruns-delay 5
 
-# First what needs no Python package, and compiles what later groups use; then the longest, so that none is left alone.
-TEST_GROUPS := test-core test-page test-ring test-platform test-stores test-sdk test-server
+# First what compiles, then the longest, so that none is left alone at the end. All set-up comes before: a group that had
+# to wait for some of it would begin after all others.
+TEST_SETUP := .venv-test/.server frontend/dist/.built build/.services
+TEST_GROUPS := test-core test-page test-ring test-stores test-platform test-server test-sdk
 
 RING_TESTS := tests/fault/engine tests/integration/store/test_store_cql_ring.py tests/integration/harness/test_ring.py
 PLATFORM_TESTS := tests/e2e tests/integration/jobs tests/fault/test_local_worker.py \
