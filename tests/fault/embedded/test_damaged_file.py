@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from harness.soak import repetitions
 from penstock._errors import SampleCorrupt, StoreUnavailable
 
 DAMAGES = repetitions(52, 2_000)
+# Each spends most of its time on the way between the threads of a process.
+EXAMINERS = 8
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,15 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def findings(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    argv = [sys.executable, examiner.__file__, str(sound), str(tmp_path_factory.mktemp("copies")), "0", str(DAMAGES)]
+    copies = tmp_path_factory.mktemp("copies")
+    edges = [DAMAGES * part // EXAMINERS for part in range(EXAMINERS + 1)]
+    with ThreadPoolExecutor(EXAMINERS) as pool:
+        parts = pool.map(lambda part: examine(sound, copies, *part), pairwise(edges))
+        return [finding for part in parts for finding in part]
+
+
+def examine(sound: Path, copies: Path, first: int, end: int) -> list[dict[str, Any]]:
+    argv = [sys.executable, examiner.__file__, str(sound), str(copies), str(first), str(end - first)]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
