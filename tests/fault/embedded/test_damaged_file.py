@@ -20,6 +20,9 @@ from penstock._errors import SampleCorrupt, StoreUnavailable
 DAMAGES = repetitions(52, 2_000)
 # Each spends most of its time on the way between the threads of a process.
 EXAMINERS = 8
+# LMDB's pages: the kind of those with entries, and where the end of the list of entries stands.
+LEAF = 2
+ENTRIES_END = 12
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,30 @@ def test_single_flip_never_makes_an_object_look_absent(findings: list[dict[str, 
     flips = [finding for finding in findings if finding["what"].startswith("flip at") and "," not in finding["what"]]
     assert len(flips) >= DAMAGES // 3
     assert [finding for finding in flips if finding["absent"]] == []
+
+
+def test_page_that_counts_too_few_entries_makes_no_object_look_absent(sound: Path, tmp_path: Path) -> None:
+    content = sound.read_bytes()
+    leaves = [page for page in range(0, len(content), examiner.PAGE) if content[page + 10] == LEAF]
+    with_several = [page for page in leaves if content[page + ENTRIES_END] > 20]
+    for page in with_several[:: len(with_several) // 6]:
+        damaged = bytearray(content)
+        damaged[page + ENTRIES_END] -= 2
+        folder = tmp_path / str(page)
+        (folder / DATASET.hex()).mkdir(parents=True)
+        (folder / DATASET.hex() / "data.mdb").write_bytes(damaged)
+        assert examiner.examine(folder)["absent"] == 0
+
+
+@pytest.mark.parametrize("place", [38, 39])
+def test_map_that_no_machine_has_is_called_damaged(sound: Path, tmp_path: Path, place: int) -> None:
+    content = bytearray(sound.read_bytes())
+    content[place] ^= 1
+    file = tmp_path / DATASET.hex() / "data.mdb"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    with open_lmdb(tmp_path) as store, pytest.raises(SampleCorrupt, match="damaged"):
+        store.read("samples", DATASET, [id_of(1)])
 
 
 def test_undamaged_copy_is_used_without_a_word(sound: Path, tmp_path: Path) -> None:

@@ -412,6 +412,7 @@ fn read_values(
 /// denies: so absence is believed only when what stands around the place is in order. `key` may be a prefix.
 fn check_neighbours(snapshot: &Snapshot<'_>, key: &[u8]) -> lmdb_environment::Result<()> {
     let mut cursor = snapshot.seek(key)?;
+    cursor.check_page()?;
     if cursor.go_back()? {
         if let Some((before, value)) = cursor.entry()? {
             check_neighbour(snapshot, before, value, before < key)?;
@@ -455,6 +456,7 @@ fn check_replaced(before: &Snapshot<'_>, key: &[u8]) -> lmdb_environment::Result
 fn scan_ids(snapshot: &Snapshot<'_>, table: Table) -> lmdb_environment::Result<Vec<Id>> {
     let mut ids: Vec<Id> = Vec::new();
     let mut cursor = snapshot.seek(&[table as u8])?;
+    cursor.check_page()?;
     while let Some((key, _)) = cursor.entry_of(&[table as u8])? {
         let Some(id) = key.get(1..17).and_then(Id::from_slice) else {
             return Ok(damage("a key is too short")?);

@@ -20,6 +20,8 @@ pub(crate) const NO_PAGE: u64 = u64::MAX;
 /// LMDB's cursors hold no more levels.
 pub(crate) const MAX_DEPTH: u16 = 32;
 
+/// A process can address no more than this: mapping it would fail for want of memory, which says nothing of the damage.
+const MAX_MAP_BYTES: u64 = 1 << 47;
 const MAGIC: u32 = 0xbeef_c0de;
 const FORMAT: u32 = 1;
 const NODE_HEADER_BYTES: usize = 8;
@@ -76,6 +78,7 @@ impl Meta {
             .is_some_and(|needed| needed <= meta.map_bytes);
         let is_sound = has_sound_page_size
             && has_room
+            && meta.map_bytes < MAX_MAP_BYTES
             && meta.last_page >= 1
             && flags == [INTEGER_KEYS, 0]
             && u32_at(bytes, 88) == 0

@@ -269,6 +269,14 @@ impl Cursor<'_> {
         Ok(entry.filter(|(key, _)| key.starts_with(prefix)))
     }
 
+    /// Whether the page of this entry has all the entries that were written to it: a damaged count leaves some out.
+    pub fn check_page(&self) -> Result<()> {
+        match self.path.last() {
+            Some((leaf, _)) => Ok(leaf.check_tiling()?),
+            None => Ok(()),
+        }
+    }
+
     pub fn advance(&mut self) -> Result<()> {
         let Some((leaf, index)) = self.path.last_mut() else {
             return Ok(());
@@ -319,6 +327,7 @@ impl Cursor<'_> {
         {
             let child = page.child(*index)?;
             let below = self.snapshot.page(child, tree, self.path.len())?;
+            below.check_tiling()?;
             let index = end_of(&below) - 1;
             self.path.push((below, index));
         }
