@@ -36,6 +36,14 @@ def write_sound_file(folder: Path) -> Path:
     return folder / DATASET.hex() / "data.mdb"
 
 
+def lay_file(folder: Path, content: bytes | bytearray) -> Path:
+    """Makes the folder of a store with this data file."""
+    file = folder / DATASET.hex() / "data.mdb"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(content)
+    return file
+
+
 def damage(content: bytearray, number: int) -> str:
     """Change the content in the way of this number; returns what was done."""
     generator = random.Random(f"damage/{number}")
@@ -186,8 +194,7 @@ def main(sound: Path, copies: Path, first: int, count: int) -> None:
         content = bytearray(sound.read_bytes())
         what = damage(content, number)
         folder = copies / str(number)
-        (folder / DATASET.hex()).mkdir(parents=True)
-        (folder / DATASET.hex() / "data.mdb").write_bytes(content)
+        lay_file(folder, content)
         found = in_child(lambda folder=folder: examine(folder))  # type: ignore[misc]  # the default binds the loop's value
         print(json.dumps({"number": number, "what": what} | found), flush=True)
         shutil.rmtree(folder)

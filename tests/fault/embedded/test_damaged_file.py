@@ -73,8 +73,7 @@ def test_page_that_counts_too_few_entries_makes_no_object_look_absent(sound: Pat
         damaged = bytearray(content)
         damaged[page + ENTRIES_END] -= 2
         folder = tmp_path / str(page)
-        (folder / DATASET.hex()).mkdir(parents=True)
-        (folder / DATASET.hex() / "data.mdb").write_bytes(damaged)
+        examiner.lay_file(folder, damaged)
         assert examiner.examine(folder)["absent"] == 0
 
 
@@ -82,26 +81,20 @@ def test_page_that_counts_too_few_entries_makes_no_object_look_absent(sound: Pat
 def test_map_that_no_machine_has_is_called_damaged(sound: Path, tmp_path: Path, place: int) -> None:
     content = bytearray(sound.read_bytes())
     content[place] ^= 1
-    file = tmp_path / DATASET.hex() / "data.mdb"
-    file.parent.mkdir()
-    file.write_bytes(content)
+    examiner.lay_file(tmp_path, content)
     with open_lmdb(tmp_path) as store, pytest.raises(SampleCorrupt, match="damaged"):
         store.read("samples", DATASET, [id_of(1)])
 
 
 def test_undamaged_copy_is_used_without_a_word(sound: Path, tmp_path: Path) -> None:
-    folder = tmp_path / DATASET.hex()
-    folder.mkdir()
-    (folder / "data.mdb").write_bytes(sound.read_bytes())
+    examiner.lay_file(tmp_path, sound.read_bytes())
     counts = examiner.examine(tmp_path)
     assert (counts["refused"], counts["absent"], counts["wrote"]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("length", [1, 100, 4096, 8192])
 def test_file_cut_to_almost_nothing_is_called_damaged(sound: Path, tmp_path: Path, length: int) -> None:
-    file = tmp_path / DATASET.hex() / "data.mdb"
-    file.parent.mkdir()
-    file.write_bytes(sound.read_bytes()[:length])
+    file = examiner.lay_file(tmp_path, sound.read_bytes()[:length])
     with open_lmdb(tmp_path) as store:
         with pytest.raises(SampleCorrupt, match=r"damaged.*restore") as caught:
             store.read("samples", DATASET, [id_of(1)])
@@ -113,9 +106,7 @@ def test_file_cut_to_almost_nothing_is_called_damaged(sound: Path, tmp_path: Pat
 
 
 def test_file_cut_off_while_it_is_open_is_an_error_and_no_bus_error(sound: Path, tmp_path: Path) -> None:
-    file = tmp_path / DATASET.hex() / "data.mdb"
-    file.parent.mkdir()
-    file.write_bytes(sound.read_bytes())
+    file = examiner.lay_file(tmp_path, sound.read_bytes())
     with open_lmdb(tmp_path, is_read_only=True) as store:
         assert store.read("samples", DATASET, [id_of(4)]) == [fields_of(4)]
         os.truncate(file, 8192)
