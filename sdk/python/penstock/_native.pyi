@@ -253,6 +253,10 @@ class Engine:
         A StoreError stands in the place of a batch: acknowledge its `seq`, and the next call goes on behind it. Its
         `sample_id` and `lost_ids` are all samples that the batch would have had. Any other error stays.
         """
+    def interrupt(self) -> None:
+        """Lets the call of `next_batch` under way in another thread, or else the next one before the next
+        `start_epoch`, give None at once.
+        """
     def ack(self, seq: int) -> None: ...
     def state(self) -> str:
         """Where the acknowledged batches stand, as one line of text; batches not acknowledged come again."""
@@ -307,9 +311,10 @@ class Batch:
 
 @final
 class SampleBytes:
-    """The bytes of one field of one sample as they came from the store: a read-only buffer, without a copy.
+    """The bytes of one field of one sample, in the memory in which they came from the store: a read-only buffer.
 
-    Several samples may share one piece of memory, which is given back when the last of them is gone.
+    What came in several chunks was joined, and what lies in LMDB was read into a block of its batch. Several samples
+    may share one piece of memory, which is given back when the last of them is gone.
     """
 
     def __len__(self) -> int: ...

@@ -1,6 +1,6 @@
 //! The members of a subset as the split wrote them: borrowed columns, never copied, never parsed whole.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -80,6 +80,7 @@ pub struct Members {
     parts: Box<[Part]>,
     /// First position of each part, and the total behind the last.
     starts: Box<[u64]>,
+    largest: OnceLock<(u64, u64)>,
 }
 
 impl Members {
@@ -108,6 +109,7 @@ impl Members {
             fields: fields.into(),
             parts: parts.into(),
             starts: starts.into(),
+            largest: OnceLock::new(),
         })
     }
 
@@ -169,8 +171,12 @@ impl Members {
         std::hint::black_box(seen);
     }
 
-    /// Position and bytes of the largest sample.
+    /// Position and bytes of the largest sample; looked for once.
     pub fn largest(&self) -> (u64, u64) {
+        *self.largest.get_or_init(|| self.find_largest())
+    }
+
+    fn find_largest(&self) -> (u64, u64) {
         let mut largest = (0, 0);
         for (part, start) in self.parts.iter().zip(&self.starts) {
             for row in 0..part.ids.len() / Id::LENGTH {

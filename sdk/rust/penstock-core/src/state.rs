@@ -187,6 +187,8 @@ pub struct Ledger {
     last_step: Option<u64>,
     /// Batches that are handed out and not acknowledged, by their number.
     open: BTreeMap<u64, Open>,
+    /// The epoch before, as long as some of its batches are not acknowledged although all were handed out.
+    before: Option<Box<Self>>,
 }
 
 #[derive(Debug)]
@@ -217,13 +219,22 @@ pub struct UnknownBatch {
 impl Ledger {
     /// Enters an epoch of which `steps_left` batches are still to be delivered; all of them full, or the last one short.
     pub fn start(&mut self, entry: Entry, steps_left: u64, may_end_short: bool) {
+        let before = std::mem::take(self).closing(&entry);
         let last_step = (entry.steps + steps_left).checked_sub(1);
         *self = Self {
             last_step: last_step.filter(|_| may_end_short),
             entry,
             steps_left: Some(steps_left),
             open: BTreeMap::new(),
+            before,
         };
+    }
+
+    /// What is still owed of this epoch when the next one is begun: batches on their way to their user.
+    fn closing(self, next: &Entry) -> Option<Box<Self>> {
+        let is_followed = next.epoch == self.entry.epoch + 1;
+        let is_handed_out = self.steps_left == Some(self.open.len() as u64);
+        (is_followed && is_handed_out && !self.open.is_empty()).then(|| Box::new(self))
     }
 
     /// The batch of a step of the epoch has been handed out.
@@ -231,14 +242,14 @@ impl Ledger {
         self.open.insert(seq, Open { step, done });
     }
 
-    /// A batch has reached its user. Of an earlier epoch, or a second time, it changes nothing; the answer
+    /// A batch has reached its user. Of an epoch given up, or a second time, it changes nothing; the answer
     /// is whether it changed something.
     pub fn acknowledge(&mut self, seq: u64, next_seq: u64) -> Result<bool, UnknownBatch> {
         if seq >= next_seq {
             return Err(UnknownBatch { seq });
         }
         let Some(open) = self.open.remove(&seq) else {
-            return Ok(false);
+            return self.acknowledge_before(seq, next_seq);
         };
         for (start, length) in open.done {
             self.entry.delivered.mark(start, length);
@@ -249,8 +260,22 @@ impl Ledger {
         Ok(true)
     }
 
+    fn acknowledge_before(&mut self, seq: u64, next_seq: u64) -> Result<bool, UnknownBatch> {
+        let Some(before) = &mut self.before else {
+            return Ok(false);
+        };
+        let is_known = before.acknowledge(seq, next_seq)?;
+        if before.open.is_empty() {
+            self.before = None;
+        }
+        Ok(is_known)
+    }
+
     /// Where to go on. After the last batch that is the beginning of the next epoch.
     pub fn entry(&self) -> Entry {
+        if let Some(before) = &self.before {
+            return before.entry();
+        }
         if self.steps_left == Some(0) {
             return Entry {
                 epoch: self.entry.epoch + 1,

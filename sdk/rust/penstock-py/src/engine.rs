@@ -11,7 +11,7 @@ use penstock_core::id::Id;
 use penstock_core::members::{FieldColumns, Members, Part};
 use penstock_core::plan::{LastBatch, Rank};
 use penstock_core::state::{State, merge};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::sync::PyOnceLock;
@@ -140,8 +140,8 @@ impl PyEngine {
         guarded(py, || self.engine.start_epoch(epoch))
     }
 
-    /// The next batch, or `None` when all steps of the epoch have been handed out. A `StoreError` stands in the place of
-    /// a batch: acknowledge its `seq`, and the next call goes on behind it. Any other error stays.
+    /// The next batch, or `None` when all steps of the epoch have been handed out, or after `interrupt`. A `StoreError`
+    /// stands in the place of a batch: acknowledge its `seq`, and the next call goes on behind it. Any other error stays.
     fn next_batch(&self, py: Python<'_>) -> PyResult<Option<PyBatch>> {
         #[allow(clippy::redundant_closure_for_method_calls)]
         // the method alone has a fixed lifetime
@@ -152,6 +152,11 @@ impl PyEngine {
             Err(NextError::Engine(error)) => Err(failure(&error)),
             Err(NextError::Interrupted(signal)) => Err(signal),
         }
+    }
+
+    /// Ends the wait for a batch in another thread, or else the next one before the next `start_epoch`: it gives `None`.
+    fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(py, || self.engine.interrupt())
     }
 
     /// Says that the batch with this number has reached its user.
@@ -399,6 +404,7 @@ fn failure(error: &EngineError) -> PyErr {
         EngineError::TooManyFailures { last, .. } => too_many(last, message),
         EngineError::Closed => errors::named("EngineClosed", message),
         EngineError::Panicked { .. } => errors::named("CorePanicked", message),
+        EngineError::NoMemory(_) => PyMemoryError::new_err(message),
         _ => PyValueError::new_err(message),
     }
 }

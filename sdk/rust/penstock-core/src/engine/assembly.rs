@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-
 use super::batch::{Batch, BatchField, Content};
 use super::config::BatchForm;
+use super::donors::Donor;
+use super::end_for_want_of;
 use super::failures::Missed;
 use super::laying::{Cut, LaidField, Laying};
 use super::reads::{Outcome, Payload, Reader};
@@ -15,28 +15,6 @@ use crate::arena::Pool;
 use crate::id::Id;
 use crate::stats::Stats;
 use crate::store::FieldData;
-
-/// A sample that stands in for one that could not be read.
-#[derive(Debug, Clone)]
-pub(super) struct Donor {
-    pub sample_id: Id,
-    pub position: u64,
-    pub payload: Arc<Payload>,
-}
-
-impl Donor {
-    /// The sample of an outcome, when its bytes are at hand.
-    pub fn of(outcome: &Outcome) -> Option<Self> {
-        let Ok(Payload::Here(fields)) = &outcome.answer else {
-            return None;
-        };
-        Some(Self {
-            sample_id: outcome.sample_id,
-            position: outcome.slot.position,
-            payload: Arc::new(Payload::Here(fields.clone())),
-        })
-    }
-}
 
 /// A batch to be made.
 #[derive(Debug)]
@@ -46,19 +24,10 @@ pub(super) struct Assembly {
     pub names: Arc<[Arc<str>]>,
     /// Given when failures are replaced instead of left out.
     pub donor: Option<Donor>,
-    /// Whether a sample of this batch will be needed as donor of later ones.
-    pub leaves_donor: bool,
     pub form: BatchForm,
     pub reader: Arc<Reader>,
     pub pool: Pool,
     pub stats: Arc<Stats>,
-}
-
-/// A batch that has been made.
-#[derive(Debug)]
-pub(super) struct Assembled {
-    pub batch: Batch,
-    pub donor: Option<Donor>,
 }
 
 /// One row of the batch.
@@ -93,12 +62,12 @@ impl Assembly {
     }
 
     /// The batch, or its samples when a store on this machine could not fill it with them.
-    pub fn run(mut self) -> Result<Assembled, Cut> {
+    pub fn run(mut self) -> Result<Batch, Cut> {
         let started = Instant::now();
         let laying = self.cut.laying.take();
         let copied_before = laying.as_ref().map_or(Duration::ZERO, Laying::spent);
         let rows = self.rows();
-        let Some((fields, donor)) = self.fields(&rows, laying) else {
+        let Some(fields) = self.fields(&rows, laying) else {
             drop(rows);
             return Err(self.cut);
         };
@@ -117,14 +86,10 @@ impl Assembly {
         };
         let copying = copied_before + started.elapsed();
         self.stats.stages.copy.record(copying);
-        Ok(Assembled { batch, donor })
+        Ok(batch)
     }
 
-    fn fields(
-        &self,
-        rows: &[Row<'_>],
-        laying: Option<Laying>,
-    ) -> Option<(Vec<BatchField>, Option<Donor>)> {
+    fn fields(&self, rows: &[Row<'_>], laying: Option<Laying>) -> Option<Vec<BatchField>> {
         let named = |contents: Vec<Content>| {
             let named = self.names.iter().cloned().zip(contents);
             named.map(|(name, content)| BatchField { name, content })
@@ -132,13 +97,12 @@ impl Assembly {
         if self.form == BatchForm::List
             && let Some(lists) = self.lists(rows)
         {
-            return Some((named(lists).collect(), None));
+            return Some(named(lists).collect());
         }
         let laid = match laying {
             Some(laying) => self.lay_rest(rows, laying),
             None => self.fill(rows)?,
         };
-        let donor = self.donor_from(rows, &laid);
         let contents = laid.into_iter().map(|field| match self.form {
             BatchForm::Arena => Content::Arena {
                 block: field.block.freeze(),
@@ -150,7 +114,7 @@ impl Assembly {
                 Content::List(samples.map(|range| bytes.slice(range)).collect())
             }
         });
-        Some((named(contents.collect()).collect(), donor))
+        Some(named(contents.collect()).collect())
     }
 
     /// The samples as they came; none when some have not come yet.
@@ -217,26 +181,8 @@ impl Assembly {
             offsets.push(end);
         }
         let block = self.pool.take(usize::try_from(end).unwrap_or(usize::MAX));
-        // The driver makes an error for the consumer of it.
-        let block = block.unwrap_or_else(|error| panic!("{error}"));
+        let block = block.unwrap_or_else(|memory| end_for_want_of(memory));
         LaidField { block, offsets }
-    }
-
-    /// The first sample that was read here: the driver has not seen its bytes.
-    fn donor_from(&self, rows: &[Row<'_>], laid: &[LaidField]) -> Option<Donor> {
-        let first = rows.first().filter(|_| self.leaves_donor)?;
-        let Payload::Near(request) = first.payload else {
-            return None;
-        };
-        let copies = laid.iter().enumerate().map(|(index, field)| {
-            let bytes = &field.block.as_ref()[range(&field.offsets[..2])];
-            request.field_data(index, &self.names[index], Bytes::copy_from_slice(bytes))
-        });
-        Some(Donor {
-            sample_id: first.sample_id,
-            position: first.position,
-            payload: Arc::new(Payload::Here(copies.collect())),
-        })
     }
 }
 

@@ -12,6 +12,9 @@ use crate::plan::{Division, Done, EpochPlan, LastBatch, PlanError, Rank};
 /// Up to this many samples may fail in an epoch before their share is looked at.
 pub const FREE_FAILURES: u64 = 8;
 
+/// Samples of a batch: each needs a place before it comes.
+const MOST_BATCH_SIZE: u64 = 1 << 22;
+
 /// More batches than any epoch has; steps are added to it.
 const MOST_DISPLACEMENT: u64 = (1 << 63) - 1;
 
@@ -135,6 +138,12 @@ impl EngineConfig {
             self.last_batch,
         )?;
         let invalid = |reason: String| Err(EngineError::Config { reason });
+        if self.batch_size > MOST_BATCH_SIZE {
+            return invalid(format!(
+                "batch_size is {}: at most {MOST_BATCH_SIZE} samples are possible",
+                self.batch_size
+            ));
+        }
         if self.window_bytes == Some(0) {
             return invalid("window_bytes is 0: nothing could ever be requested".to_owned());
         }

@@ -19,16 +19,17 @@ use tokio::task::JoinError;
 
 use verdict::Verdict;
 
-use super::assembly::{Assembled, Assembly, Donor};
-use super::batch::Laid;
-use super::config::{BatchForm, EngineConfig, OnError};
+use super::EngineError;
+use super::assembly::Assembly;
+use super::batch::{Batch, Laid};
+use super::config::{BatchForm, EngineConfig};
+use super::donors::Donor;
 use super::exchange::Exchange;
 use super::failures::Failures;
 use super::laying::{Cut, Rooms};
 use super::reads::{Outcome, Payload, ReadDone, Reader, Requests};
 use super::run::Run;
 use super::window::Window;
-use super::{EngineError, panic_message};
 use crate::arena::Pool;
 use crate::plan::{Done, EpochPlan, Slot};
 use crate::stats::{Stats, add, set};
@@ -97,7 +98,6 @@ pub(super) struct Work {
     budget_bytes: u64,
     /// What the next batches will need in the arena.
     rooms: Rooms,
-    donor: Option<Donor>,
     /// How often all was given up because nobody asked.
     parks: u32,
 }
@@ -113,7 +113,6 @@ impl Work {
             held_bytes: 0,
             budget_bytes: config.prefetch_bytes,
             rooms: Rooms::new(config.expected_field_bytes()),
-            donor: None,
             parks: 0,
         }
     }
@@ -122,8 +121,24 @@ impl Work {
 /// What came of a batch that was to be made.
 struct Copy {
     generation: u64,
-    /// The samples come back, all read, when the batch could not be made without a decision about some of them.
-    result: Result<Result<Box<Assembled>, Cut>, JoinError>,
+    made: Result<Made, JoinError>,
+}
+
+enum Made {
+    Batch(Box<Batch>),
+    /// Its samples, all read: it could not be made without a decision about some of them.
+    Returned(Cut),
+    /// Its samples, and what may stand in for all of them.
+    Sought(Cut, Option<Donor>),
+}
+
+impl From<Result<Batch, Cut>> for Made {
+    fn from(run: Result<Batch, Cut>) -> Self {
+        match run {
+            Ok(batch) => Self::Batch(Box::new(batch)),
+            Err(cut) => Self::Returned(cut),
+        }
+    }
 }
 
 enum Event {
@@ -151,8 +166,8 @@ impl Driver {
             };
             match event {
                 Event::Read(done) => self.on_reads(*done),
-                Event::Copied(copy) => match copy.result {
-                    Ok(result) => self.on_made(copy.generation, result),
+                Event::Copied(copy) => match copy.made {
+                    Ok(made) => self.on_made(copy.generation, made),
                     Err(error) => return self.on_panic(error),
                 },
                 Event::Command(command) => {
@@ -283,15 +298,16 @@ impl Driver {
     fn assemble(&mut self, index: usize, cut: Cut) {
         let donor = match self.judge(index, &cut) {
             Verdict::Made(donor) => donor,
+            Verdict::LacksDonor => return self.seek_donor(index, cut),
             Verdict::Lost(error) => {
                 self.work.held_bytes -= cut.cost_bytes();
                 let lost = Laid::lost(error, &cut.outcomes);
                 self.work.runs[index].ready.insert(cut.step, lost);
                 return;
             }
-            Verdict::Over(error) => {
+            Verdict::Over(over) => {
                 self.work.held_bytes -= cut.cost_bytes();
-                self.work.runs[index].error = Some((cut.step, error));
+                self.work.runs[index].over = Some(over);
                 return;
             }
         };
@@ -307,23 +323,33 @@ impl Driver {
             cut,
             names: Arc::clone(&self.names),
             donor,
-            leaves_donor: self.config.on_error == OnError::Replace,
             form: self.config.form,
             reader: Arc::clone(&self.reader),
             pool: self.pool.clone(),
             stats: Arc::clone(&self.stats),
         };
         if is_settled {
-            return self.on_made(generation, assembly.run().map(Box::new));
+            return self.on_made(generation, assembly.run().into());
         }
         let reader = Arc::clone(&self.reader);
         let copy = async move {
-            let result = match tokio::task::spawn_blocking(move || assembly.run()).await {
-                Ok(Err(cut)) => Ok(Err(reader.read_again(cut).await)),
-                Ok(Ok(assembled)) => Ok(Ok(Box::new(assembled))),
-                Err(error) => Err(error),
+            let made = match tokio::task::spawn_blocking(move || assembly.run()).await {
+                Ok(Err(cut)) => Ok(Made::Returned(reader.read_again(cut).await)),
+                other => other.map(Made::from),
             };
-            Copy { generation, result }
+            Copy { generation, made }
+        };
+        self.work.copies.push(copy.boxed());
+    }
+
+    fn seek_donor(&mut self, index: usize, cut: Cut) {
+        let run = &self.work.runs[index];
+        let (epoch, generation) = (run.epoch, run.generation);
+        let (config, reader) = (Arc::clone(&self.config), Arc::clone(&self.reader));
+        let copy = async move {
+            let donor = Donor::of_epoch(&config, &reader, epoch).await;
+            let made = Ok(Made::Sought(cut, donor));
+            Copy { generation, made }
         };
         self.work.copies.push(copy.boxed());
     }
@@ -333,19 +359,18 @@ impl Driver {
             return;
         };
         let Some(ticket) = run.ticket else { return };
-        while let Some(laid) = run.ready.remove(&run.published) {
-            run.published += 1;
+        while let Some(laid) = run.take_ready() {
             let done = laid.done().to_vec();
             match self.exchange.push(ticket, laid) {
                 Ok(untaken) => run.laid_down(done, untaken),
                 Err(refused) => self.work.held_bytes -= refused.held_bytes(),
             }
         }
-        if let Some((step, error)) = &run.error
-            && *step == run.published
-        {
-            run.published += 1;
-            self.exchange.fail(ticket, error.clone());
+        if let Some((error, missed)) = run.take_end() {
+            add(&self.stats.counters.errors, missed.unread.len() as u64);
+            // Nobody will acknowledge this step.
+            self.failures.record(run.epoch, missed);
+            self.exchange.fail(ticket, error);
         }
     }
 
@@ -377,27 +402,37 @@ impl Driver {
         }
     }
 
-    fn on_made(&mut self, generation: u64, result: Result<Box<Assembled>, Cut>) {
+    fn on_made(&mut self, generation: u64, made: Made) {
         let of_generation = |run: &Run| run.generation == generation;
-        let index = self.work.runs.iter().position(of_generation);
-        match (result, index) {
-            (Ok(assembled), Some(index)) => {
-                self.work.donor = assembled.donor.or(self.work.donor.take());
-                let batch = Box::new(assembled.batch);
-                let ready = &mut self.work.runs[index].ready;
-                ready.insert(batch.step, Laid::Batch(batch));
+        let Some(index) = self.work.runs.iter().position(of_generation) else {
+            self.work.held_bytes -= match made {
+                Made::Batch(batch) => batch.held_bytes,
+                Made::Returned(cut) | Made::Sought(cut, _) => cut.cost_bytes(),
+            };
+            return;
+        };
+        let run = &mut self.work.runs[index];
+        match made {
+            Made::Batch(batch) => _ = run.ready.insert(batch.step, Laid::Batch(batch)),
+            Made::Returned(cut) => run.give_back(cut),
+            Made::Sought(cut, donor) => {
+                run.fallback = donor.into();
+                run.give_back(cut);
             }
-            (Ok(assembled), None) => self.work.held_bytes -= assembled.batch.held_bytes,
-            (Err(cut), Some(index)) => self.assemble(index, cut),
-            (Err(cut), None) => self.work.held_bytes -= cut.cost_bytes(),
+        }
+        while let Some(cut) = self.work.runs[index].take_returned() {
+            self.assemble(index, cut);
         }
     }
 
     fn on_panic(&self, error: JoinError) {
-        let message = error
-            .try_into_panic()
-            .map_or_else(|e| e.to_string(), |payload| panic_message(&*payload));
-        self.exchange.end(EngineError::Panicked { message });
+        let reason = match error.try_into_panic() {
+            Ok(payload) => EngineError::of_panic(&*payload),
+            Err(error) => EngineError::Panicked {
+                message: error.to_string(),
+            },
+        };
+        self.exchange.end(reason);
         self.exchange.driver_ended();
     }
 
@@ -442,7 +477,7 @@ impl Driver {
         while let Some(run) = self.work.runs.front() {
             let is_wanted =
                 run.ticket.is_none() && run.epoch == epoch && run.plan().done() == plan.done();
-            if is_wanted && run.error.is_none() {
+            if is_wanted && run.over.is_none() {
                 break;
             }
             self.work.held_bytes -= run.held_bytes();

@@ -29,6 +29,8 @@ pub(super) enum Taken {
     Parked {
         ticket: u64,
     },
+    /// Somebody has ended the wait.
+    Interrupted,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +54,8 @@ struct State {
     asked_at: Option<Instant>,
     /// Nothing comes before the consumer asks again.
     is_parked: bool,
+    /// Nothing is handed out before the next start.
+    is_interrupted: bool,
     has_driver_ended: bool,
 }
 
@@ -85,6 +89,7 @@ impl Exchange {
         state.error = None;
         state.asked_at = Some(Instant::now());
         state.is_parked = false;
+        state.is_interrupted = false;
         state.started = Some(Started {
             epoch,
             first_step,
@@ -107,6 +112,9 @@ impl Exchange {
         loop {
             if let Some(fatal) = &state.fatal {
                 return Err(fatal.clone());
+            }
+            if state.is_interrupted {
+                return Ok(Taken::Interrupted);
             }
             let Some(mut started) = state.started else {
                 return Err(EngineError::NotStarted);
@@ -149,11 +157,20 @@ impl Exchange {
         }
     }
 
-    /// Whether this epoch is the one under way, sound, and nothing of it has been taken.
-    pub fn is_untouched(&self, epoch: u64) -> bool {
-        let state = self.lock();
+    /// Consumer: ends a wait that is under way, or else the next one before the next start.
+    pub fn interrupt(&self) {
+        self.lock().is_interrupted = true;
+        self.changed.notify_all();
+    }
+
+    /// Consumer: goes on with this epoch if it is the one under way, sound, and nothing of it has been taken.
+    pub fn go_on(&self, epoch: u64) -> bool {
+        let mut state = self.lock();
         let is_at_start = |started: &Started| started.epoch == epoch && started.handed_out == 0;
-        state.error.is_none() && state.fatal.is_none() && state.started.iter().any(is_at_start)
+        let is_sound = state.error.is_none() && state.fatal.is_none();
+        let is_untouched = is_sound && state.started.iter().any(is_at_start);
+        state.is_interrupted &= !is_untouched;
+        is_untouched
     }
 
     /// How long the consumer has asked for nothing.

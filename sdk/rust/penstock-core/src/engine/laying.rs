@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::assembly::Donor;
 use super::config::OnError;
+use super::donors::Donor;
+use super::end_for_want_of;
 use super::reads::{Outcome, Payload};
 use crate::arena::{BlockMut, Pool};
 use crate::store::FieldData;
@@ -221,10 +222,10 @@ impl LaidField {
     }
 }
 
-/// A block of at least this size. Whoever runs the engine makes an error for the consumer of a panic.
+/// A block of at least this size.
 fn take(pool: &Pool, bytes: usize) -> BlockMut {
     let block = pool.take_at_least(bytes);
-    block.unwrap_or_else(|error| panic!("{error}"))
+    block.unwrap_or_else(|memory| end_for_want_of(memory))
 }
 
 #[cfg(test)]

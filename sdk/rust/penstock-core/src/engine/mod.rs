@@ -7,6 +7,7 @@
 mod assembly;
 mod batch;
 mod config;
+mod donors;
 mod driver;
 mod exchange;
 mod failures;
@@ -41,7 +42,7 @@ pub use saving::Resumed;
 pub use snapshot::EngineSnapshot;
 use window::{AdaptiveWindow, FixedWindow};
 
-use crate::arena::Pool;
+use crate::arena::{NoMemory, Pool};
 use crate::errors::{ProcessError, StoreError};
 use crate::id::Id;
 use crate::members::MembersError;
@@ -104,6 +105,28 @@ pub enum EngineError {
     Closed,
     #[error("the native core failed: {message}. This is a bug of Penstock; please report it")]
     Panicked { message: String },
+    #[error("{0}: use a smaller batch or smaller prefetch_bytes, or give the process more memory")]
+    NoMemory(NoMemory),
+}
+
+impl EngineError {
+    fn of_panic(payload: &(dyn Any + Send)) -> Self {
+        if let Some(memory) = payload.downcast_ref::<NoMemory>() {
+            return Self::NoMemory(*memory);
+        }
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned());
+        let message = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Self::Panicked {
+            message: message.unwrap_or_else(|| "panic without a message".to_owned()),
+        }
+    }
+}
+
+/// Ends the engine from wherever a block cannot be had: no batch can be made any more.
+fn end_for_want_of(memory: NoMemory) -> ! {
+    std::panic::resume_unwind(Box::new(memory))
 }
 
 fn field_names(fields: &[Arc<str>]) -> String {
@@ -118,14 +141,6 @@ fn besides_note(count: usize) -> String {
         1 => "; the other sample of its batch is lost with it".to_owned(),
         _ => format!("; the {count} other samples of its batch are lost with it"),
     }
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panic without a message".to_owned())
 }
 
 /// Why there is no next batch.
@@ -205,8 +220,7 @@ impl Engine {
         let watched = Arc::clone(&exchange);
         runtime.spawn(async move {
             if let Err(payload) = AssertUnwindSafe(driver.run()).catch_unwind().await {
-                let message = panic_message(&*payload);
-                watched.end(EngineError::Panicked { message });
+                watched.end(EngineError::of_panic(&*payload));
                 watched.driver_ended();
             }
         });
@@ -243,8 +257,10 @@ impl Engine {
     pub fn start_epoch(&self, epoch: u64) -> Result<(), EngineError> {
         self.owner.check()?;
         let mut books = self.books();
-        let armed = books.armed.take().filter(|entry| entry.epoch == epoch);
-        if armed.is_none() && self.exchange.is_untouched(epoch) {
+        let armed = books.armed.take();
+        let is_told_where = armed.is_some();
+        let armed = armed.filter(|entry| entry.epoch == epoch);
+        if armed.is_none() && self.exchange.go_on(epoch) {
             return Ok(());
         }
         let entry = armed.unwrap_or(Entry {
@@ -262,6 +278,9 @@ impl Engine {
         // What is not acknowledged of the same epoch comes again; of the one before, it may still be acknowledged.
         books.missed.retain(|_, (of, _)| *of + 1 == epoch);
         let may_end_short = self.config.last_batch != LastBatch::Drop;
+        if is_told_where {
+            books.ledger = Ledger::default();
+        }
         books.ledger.start(entry, steps, may_end_short);
         self.tell(Command::Taken {
             held_bytes: freed_bytes,
@@ -274,7 +293,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The next batch of the epoch, or `None` when all of its steps have been handed out. An
+    /// The next batch of the epoch, or `None` when all of its steps have been handed out, or after `interrupt`. An
     /// [`EngineError::Sample`] is handed out in the place of its batch; any other error stays. `interrupt` is
     /// asked every 50 ms whether to go on waiting. Safe to call from several threads.
     pub fn next_batch<E>(
@@ -308,6 +327,7 @@ impl Engine {
                 self.stats.stages.deliver.record(batch.ready_at.elapsed());
                 self.account(&batch);
                 let missed = std::mem::take(&mut batch.missed);
+                self.account_missed(&missed);
                 self.hand_out(ticket, batch.seq, batch.step, batch.done.clone(), missed);
                 Ok(Some(*batch))
             }
@@ -320,8 +340,7 @@ impl Engine {
                 let lost = *lost;
                 let sample = lost.error;
                 let besides = lost.missed.besides(sample.sample_id);
-                let sound = lost.missed.lost.as_ref().map_or(0, |lost| lost.ids.len());
-                add(&self.stats.counters.lost, sound as u64);
+                self.account_missed(&lost.missed);
                 self.hand_out(ticket, seq, step, lost.done, lost.missed);
                 let error = EngineError::Sample {
                     seq,
@@ -330,8 +349,17 @@ impl Engine {
                 };
                 Err(error.into())
             }
-            Taken::Finished | Taken::Nothing | Taken::Parked { .. } => Ok(None),
+            Taken::Finished | Taken::Interrupted | Taken::Nothing | Taken::Parked { .. } => {
+                Ok(None)
+            }
         }
+    }
+
+    /// Ends the wait for a batch that is under way, or else the next one before the next start: it gives `None`.
+    pub fn interrupt(&self) -> Result<(), EngineError> {
+        self.owner.check()?;
+        self.exchange.interrupt();
+        Ok(())
     }
 
     fn account(&self, batch: &Batch) {
@@ -342,6 +370,18 @@ impl Engine {
         self.tell(Command::Taken {
             held_bytes: batch.held_bytes,
         });
+    }
+
+    /// When the consumer has the step: what is read ahead may be given up and come again.
+    fn account_missed(&self, missed: &Missed) {
+        let counters = &self.stats.counters;
+        let unread = missed.unread.len() as u64;
+        add(&counters.errors, unread);
+        match (&missed.lost, self.config.on_error) {
+            (Some(lost), _) => add(&counters.lost, lost.ids.len() as u64),
+            (None, OnError::Replace) => add(&counters.replaced, unread),
+            (None, _) => add(&counters.skipped, unread),
+        }
     }
 
     /// Writes a step down that the consumer has, be it a batch or the error in its place.

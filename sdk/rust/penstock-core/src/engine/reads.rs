@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use futures::future::join_all;
 
 use super::SampleError;
@@ -96,17 +95,6 @@ pub(super) struct SampleRequest {
 }
 
 impl SampleRequest {
-    /// A field that has been filled and compared with the members.
-    pub fn field_data(&self, field: usize, name: &Arc<str>, bytes: Bytes) -> FieldData {
-        FieldData {
-            name: Arc::clone(name),
-            size_bytes: bytes.len() as u64,
-            chunks: vec![bytes],
-            xxh3: self.entries[field].xxh3,
-            is_verified: true,
-        }
-    }
-
     /// Asks a store on this machine for the fields; one target for each.
     pub fn near_reads<'a>(&self, targets: Vec<&'a mut [u8]>) -> Vec<NearRead<'a>> {
         let mut targets: Vec<_> = targets.into_iter().map(Some).collect();
@@ -263,7 +251,8 @@ impl Reader {
         }
     }
 
-    async fn fields(&self, request: &SampleRequest) -> Result<Vec<FieldData>, SampleError> {
+    /// The fields of a sample, in the order of the members.
+    pub async fn fields(&self, request: &SampleRequest) -> Result<Vec<FieldData>, SampleError> {
         if let [only] = request.objects.as_slice() {
             return Ok(self.object(request, only).await?.fields);
         }

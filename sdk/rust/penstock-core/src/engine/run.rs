@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::EngineError;
 use super::batch::Laid;
+use super::donors::Fallback;
+use super::failures::Missed;
 use super::laying::{Cut, OpenBatch};
 use super::places::Places;
 use super::reads::Outcome;
@@ -20,9 +22,12 @@ pub(super) struct Run {
     pub epoch: u64,
     /// The start of the consumer that this run answers; none while it is read ahead.
     pub ticket: Option<u64>,
-    /// What goes to the consumer instead of the batch of this step and of all behind it.
-    pub error: Option<(u64, EngineError)>,
+    /// Why it ends early.
+    pub over: Option<Over>,
     pub ready: BTreeMap<u64, Laid>,
+    /// Batches that could not be made at once, by step; all is known about their samples now.
+    returned: BTreeMap<u64, Cut>,
+    pub fallback: Fallback,
     pub published: u64,
     /// Nothing is asked for while it waits for its consumer.
     pub is_parked: bool,
@@ -43,6 +48,15 @@ pub(super) struct Run {
     places: Places,
 }
 
+/// What goes to the consumer instead of the batch of a step and of all behind it.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub step: u64,
+    pub error: EngineError,
+    /// Of the batch of that step.
+    pub missed: Missed,
+}
+
 impl Run {
     pub fn new(generation: u64, epoch: u64, plan: EpochPlan, displacement: u64) -> Self {
         let mut handed = Delivered::default();
@@ -53,8 +67,10 @@ impl Run {
             generation,
             epoch,
             ticket: None,
-            error: None,
+            over: None,
             ready: BTreeMap::new(),
+            returned: BTreeMap::new(),
+            fallback: Fallback::default(),
             published: 0,
             is_parked: false,
             outcomes_before: 0,
@@ -75,7 +91,7 @@ impl Run {
 
     /// The next slot to ask for; none when all have been, or when the run has failed or waits.
     pub fn upcoming(&mut self, members: &Members) -> Option<Slot> {
-        if self.error.is_some() || self.is_parked {
+        if self.over.is_some() || self.is_parked {
             return None;
         }
         if self.upcoming.is_empty() {
@@ -109,16 +125,57 @@ impl Run {
     }
 
     pub fn is_all_admitted(&self) -> bool {
-        self.admitted_slots() == self.plan.division().slots && self.error.is_none()
+        self.admitted_slots() == self.plan.division().slots && self.over.is_none()
     }
 
-    pub fn add_failures(&mut self, step: u64, count: u64) {
-        *self.failed.entry(step).or_default() += count;
+    pub fn set_failures(&mut self, step: u64, count: u64) {
+        self.failed.insert(step, count);
     }
 
-    /// Samples of this start that could not be read.
-    pub fn failed(&self) -> u64 {
-        self.failed_before + self.failed.values().sum::<u64>()
+    /// Samples of this start up to the end of a step that could not be read.
+    pub fn failed_up_to(&self, step: u64) -> u64 {
+        let counts = self.failed.range(..=step).map(|(_, count)| count);
+        self.failed_before + counts.sum::<u64>()
+    }
+
+    /// A batch that could not be made at once.
+    pub fn give_back(&mut self, cut: Cut) {
+        self.returned.insert(cut.step, cut);
+    }
+
+    /// The next of them, when all is known about the batches before it: whether too much has failed must not depend on
+    /// which batch was faster.
+    pub fn take_returned(&mut self) -> Option<Cut> {
+        let (step, _) = self.returned.first_key_value()?;
+        let is_next = (self.published..*step).all(|before| self.ready.contains_key(&before));
+        if self.over.is_some() || !is_next {
+            return None;
+        }
+        self.returned.pop_first().map(|(_, cut)| cut)
+    }
+
+    /// The next batch for the consumer; none comes behind the end.
+    pub fn take_ready(&mut self) -> Option<Laid> {
+        if self
+            .over
+            .as_ref()
+            .is_some_and(|over| over.step < self.published)
+        {
+            return None;
+        }
+        let laid = self.ready.remove(&self.published)?;
+        self.published += 1;
+        Some(laid)
+    }
+
+    /// The end, when all before it has been laid down: once.
+    pub fn take_end(&mut self) -> Option<(EngineError, Missed)> {
+        let over = self.over.as_mut()?;
+        if over.step != self.published {
+            return None;
+        }
+        self.published += 1;
+        Some((over.error.clone(), std::mem::take(&mut over.missed)))
     }
 
     /// Whether this start began at the beginning of the epoch.
@@ -176,7 +233,7 @@ impl Run {
 
     /// The next batch, when enough has come and nothing that is due is missing.
     pub fn cut(&mut self) -> Option<Cut> {
-        if self.error.is_some() {
+        if self.over.is_some() {
             return None;
         }
         self.places.close_next().map(OpenBatch::into_cut)
@@ -187,7 +244,8 @@ impl Run {
         let outcomes = self.places.batches().flat_map(OpenBatch::outcomes);
         let arrived: u64 = outcomes.map(|outcome| outcome.cost_bytes).sum();
         let ready: u64 = self.ready.values().map(Laid::held_bytes).sum();
-        arrived + ready
+        let returned: u64 = self.returned.values().map(Cut::cost_bytes).sum();
+        arrived + ready + returned
     }
 }
 

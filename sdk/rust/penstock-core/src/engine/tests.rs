@@ -750,3 +750,57 @@ fn samples_without_fields_are_read_ahead_no_further_than_the_budget() {
     }
     assert_eq!(seen.len(), 20_000);
 }
+
+#[test]
+fn a_wait_ends_at_once_when_it_is_interrupted() {
+    let world = World::new(20, 60);
+    let far_away = FaultPlan {
+        delay_ms: (20_000.0, 20_000.0),
+        ..FaultPlan::default()
+    };
+    let engine = Engine::new(world.store(far_away), world.config(4)).unwrap();
+    engine.start_epoch(0).unwrap();
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| next(&engine).unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(100));
+        engine.interrupt().unwrap();
+        assert!(waiting.join().unwrap());
+    });
+    assert!(next(&engine).unwrap().is_none(), "nor is there a next one");
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn after_an_interruption_the_next_start_goes_on() {
+    let world = World::new(20, 60);
+    let engine = Engine::new(world.store(delays(0.5)), world.config(4)).unwrap();
+    engine.start_epoch(0).unwrap();
+    for number in [0, 0, 3] {
+        engine.interrupt().unwrap();
+        assert!(next(&engine).unwrap().is_none());
+        assert_eq!(epoch(&world, &engine, number).concat().len(), 20);
+    }
+}
+
+#[test]
+fn sizes_that_no_memory_can_hold_are_refused_or_end_in_a_clear_error() {
+    let world = World::new(4, 60);
+    let mut config = world.config(1 << 40);
+    config.last_batch = LastBatch::Pad;
+    let error = Engine::new(world.store(delays(0.0)), config).unwrap_err();
+    assert!(error.to_string().contains("batch_size is"), "{error}");
+
+    let sizes: Bytes = (0..4).flat_map(|_| (1_u64 << 60).to_le_bytes()).collect();
+    let mut part = world.part(&[0], 0..4);
+    part.fields[0].sizes = sizes;
+    let members = Members::new(vec![FIELDS[0].into()], vec![part]).unwrap();
+    let mut config = EngineConfig::new(DATASET, members, 4, Rank::new(0, 1).unwrap());
+    config.prefetch_bytes = u64::MAX;
+    let mut store = Delegate::new(world.store(delays(0.0)));
+    store.is_near = true;
+    let engine = Engine::new(Arc::new(store), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let error = next(&engine).unwrap_err();
+    assert!(matches!(error, EngineError::NoMemory(_)), "{error}");
+}

@@ -212,3 +212,99 @@ fn too_many_failures_stay() {
         assert!(matches!(error, EngineError::TooManyFailures { .. }));
     }
 }
+
+#[test]
+fn replacements_are_the_same_in_every_run_and_after_a_resume() {
+    for is_near in [true, false] {
+        let world = World::new(24, 60);
+        for index in [0, 7, 8, 20, 23] {
+            world.lose(index);
+        }
+        let engine = || {
+            let mut config = world.config(1);
+            config.is_in_order = true;
+            config.is_shuffled = false;
+            config.on_error = OnError::Replace;
+            let mut store = Delegate::new(world.store(delays(2.0)));
+            store.is_near = is_near;
+            Engine::new(Arc::new(store), config).unwrap()
+        };
+        let expected: Vec<(u64, bool)> = (0..24)
+            .map(|index| match index {
+                0 | 7 | 8 | 20 | 23 => (1, false),
+                _ => (index, true),
+            })
+            .collect();
+        for _ in 0..5 {
+            let engine = engine();
+            assert_eq!(epoch(&world, &engine, 0).concat(), expected);
+            assert_eq!(epoch(&world, &engine, 1).concat(), expected);
+            assert_eq!(engine.stats.counters.snapshot().replaced, 10);
+        }
+        let halted = engine();
+        halted.start_epoch(0).unwrap();
+        for row in &expected[..8] {
+            let batch = next(&halted).unwrap().unwrap();
+            assert_eq!(world.check(&batch), [*row]);
+            halted.ack(batch.seq).unwrap();
+        }
+        let resumed = engine();
+        resumed.resume(&halted.state().unwrap()).unwrap();
+        resumed.start_epoch(0).unwrap();
+        let rest = steps_of(&world, &resumed);
+        let rest: Vec<_> = rest.into_iter().flat_map(Result::unwrap).collect();
+        assert_eq!(rest, expected[8..]);
+    }
+}
+
+#[test]
+fn a_batch_is_lost_when_nothing_of_its_epoch_can_stand_in() {
+    let world = World::new(100, 20);
+    (0..80).for_each(|index| world.lose(index));
+    let mut config = world.config(4);
+    config.is_in_order = true;
+    config.is_shuffled = false;
+    config.on_error = OnError::Replace;
+    config.max_failed_share = 1.0;
+    let engine = Engine::new(world.store(delays(0.2)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let steps = steps_of(&world, &engine);
+    let (lost, come) = steps.split_at(20);
+    assert!(lost.iter().all(Result::is_err));
+    assert_eq!(come.iter().flatten().flatten().count(), 20);
+}
+
+#[test]
+fn what_fails_while_it_is_only_read_ahead_is_not_reported() {
+    let world = World::new(60, 60);
+    let mut config = world.config(10);
+    config.is_in_order = true;
+    config.is_shuffled = false;
+    config.on_error = OnError::Skip;
+    config.max_failed_share = 0.0;
+    // Half an epoch: the next one is not read before some of this one has been taken.
+    config.prefetch_bytes = 30 * 350;
+    let engine = Engine::new(world.store(delays(0.2)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    for _ in 0..3 {
+        let batch = next(&engine).unwrap().unwrap();
+        assert_eq!(batch.len(), 10);
+        engine.ack(batch.seq).unwrap();
+    }
+    (0..30).for_each(|index| world.lose(index));
+    let steps = steps_of(&world, &engine);
+    assert_eq!(steps.iter().flatten().flatten().count(), 30);
+    wait_until(&engine, "read ahead", |now| {
+        now.counters.requests > 80 && now.gauges.inflight_samples == 0
+    });
+    assert!(engine.failures().unwrap().is_empty());
+    engine.start_epoch(1).unwrap();
+    let error = loop {
+        match next(&engine) {
+            Ok(batch) => assert!(batch.is_some(), "the epoch ended"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, EngineError::TooManyFailures { .. }));
+    assert!(!engine.failures().unwrap().is_empty());
+}

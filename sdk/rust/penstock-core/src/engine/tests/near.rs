@@ -3,7 +3,12 @@
 use super::*;
 
 fn near_store(world: &World) -> Delegate {
-    let mut store = Delegate::new(world.store(delays(0.0)));
+    uneven_store(world, 0.0)
+}
+
+/// What it cannot fill at once takes up to so many milliseconds.
+fn uneven_store(world: &World, longest_ms: f64) -> Delegate {
+    let mut store = Delegate::new(world.store(delays(longest_ms)));
     store.is_near = true;
     store
 }
@@ -97,6 +102,50 @@ fn what_is_not_there_is_raised_skipped_or_replaced() {
             assert_eq!(valid, (0..21).filter(|i| *i != 4).collect::<Vec<_>>());
         }
         wait_until(&engine, "empty", |now| now.gauges.held_bytes == 0);
+    }
+}
+
+#[test]
+fn an_epoch_given_up_hands_out_all_before_its_end_and_nothing_behind_it() {
+    for _ in 0..20 {
+        let world = World::new(100, 60);
+        (44..56).for_each(|index| world.lose(index));
+        let mut config = config(&world, OnError::Skip, BatchForm::Arena);
+        config.batch_size = 20;
+        config.max_failed_share = 0.0;
+        let engine = Engine::new(Arc::new(uneven_store(&world, 3.0)), config).unwrap();
+        engine.start_epoch(0).unwrap();
+        for step in 0..2 {
+            let batch = next(&engine).unwrap().unwrap();
+            assert_eq!((batch.step, batch.positions[0]), (step, 20 * step));
+        }
+        for _ in 0..5 {
+            let error = next(&engine).unwrap_err();
+            let EngineError::TooManyFailures {
+                failed, outcomes, ..
+            } = error
+            else {
+                panic!("{error}");
+            };
+            assert_eq!((failed, outcomes), (12, 60));
+        }
+    }
+}
+
+#[test]
+fn whether_too_much_has_failed_does_not_depend_on_which_batch_was_faster() {
+    for _ in 0..20 {
+        let world = World::new(400, 20);
+        // Six in each of two batches: never more than the share of those up to them.
+        (0..6).chain(100..106).for_each(|index| world.lose(index));
+        let mut config = config(&world, OnError::Skip, BatchForm::Arena);
+        config.batch_size = 100;
+        config.max_failed_share = 0.06;
+        let engine = Engine::new(Arc::new(uneven_store(&world, 3.0)), config).unwrap();
+        let rows = epoch(&world, &engine, 0).concat();
+        assert_eq!(rows.len(), 388);
+        let counters = engine.stats.counters.snapshot();
+        assert_eq!((counters.errors, counters.skipped), (12, 12));
     }
 }
 

@@ -371,3 +371,43 @@ fn the_resumed_order_is_that_of_the_epoch() {
     let rest = walk(&world, &engine, 99, 0);
     assert_eq!([first, rest].concat(), all);
 }
+
+#[test]
+fn batches_that_are_not_acknowledged_when_the_next_epoch_begins_come_again() {
+    let world = World::new(20, 60);
+    let engine = Engine::new(world.store(delays(0.5)), in_order(&world)).unwrap();
+    engine.start_epoch(0).unwrap();
+    let seqs: Vec<u64> = (0..5)
+        .map(|_| next(&engine).unwrap().unwrap().seq)
+        .collect();
+    seqs[..3].iter().for_each(|seq| engine.ack(*seq).unwrap());
+    engine.start_epoch(1).unwrap();
+    let first = next(&engine).unwrap().unwrap();
+    let place = || {
+        let state = engine.state().unwrap();
+        (state.epoch, state.steps)
+    };
+    assert_eq!(place(), (0, 3));
+    let other = Engine::new(world.store(delays(0.5)), in_order(&world)).unwrap();
+    let resumed = other.resume(&engine.state().unwrap()).unwrap();
+    assert_eq!((resumed.epoch, resumed.steps_left), (0, 2));
+    other.start_epoch(0).unwrap();
+    let again = next(&other).unwrap().unwrap();
+    assert_eq!(world.check(&again)[0].0, 12);
+    engine.ack(first.seq).unwrap();
+    engine.ack(seqs[4]).unwrap();
+    assert_eq!(place(), (0, 4));
+    engine.ack(seqs[3]).unwrap();
+    assert_eq!(place(), (1, 1), "all of the epoch before has arrived");
+    // Whoever goes somewhere else of his own will is not owed the rest.
+    engine.resume(&engine.start_of(7)).unwrap();
+    engine.start_epoch(7).unwrap();
+    assert_eq!(place(), (7, 0));
+}
+
+fn in_order(world: &World) -> EngineConfig {
+    let mut config = world.config(4);
+    config.is_in_order = true;
+    config.is_shuffled = false;
+    config
+}
