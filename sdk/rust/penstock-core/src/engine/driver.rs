@@ -156,8 +156,11 @@ impl Driver {
         loop {
             self.admit();
             self.cut();
-            self.publish();
+            // Before the consumer gets what it may ask about.
             self.show();
+            self.publish();
+            let ready = self.exchange.ready_len() as u64;
+            set(&self.stats.gauges.ready_batches, ready);
             let event = tokio::select! {
                 Some(done) = self.work.reads.next() => Event::Read(Box::new(done)),
                 Some(copy) = self.work.copies.next() => Event::Copied(copy),
@@ -507,7 +510,6 @@ impl Driver {
         set(&gauges.inflight_bytes, in_flight);
         set(&gauges.inflight_samples, self.work.reads.len() as u64);
         set(&gauges.arrived_samples, arrived as u64);
-        set(&gauges.ready_batches, self.exchange.ready_len() as u64);
         gauges.raise_peaks(held, in_flight);
     }
 }
