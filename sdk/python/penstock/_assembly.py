@@ -115,6 +115,10 @@ class Assembler:
         """Whether every field is decoded: then nobody needs the samples end to end in memory of their own."""
         return all(self._kind(field) is not FieldKind.BYTES for field in self._fields)
 
+    def start_epoch(self) -> None:
+        """The next batch is the first of a start."""
+        self._failures.restart()
+
     def assemble(self, native: "_native.Batch") -> Assembled:
         """The batch of the user; fields that are not decoded are views into the arena."""
         # bytes of the core are read-only and small; tensors must be writable.
@@ -164,7 +168,7 @@ class Assembler:
         """Which row stands in each place when some cannot be decoded; None when all can."""
         if self._on_error != "raise":
             errors = [error for of_row in found.errors.values() for _, error in of_row]
-            self._failures.count(native.epoch, native.size, found.failures(native.epoch), errors)
+            self._failures.count(native.size, found.failures(native.epoch), errors)
         if not found.errors:
             return None
         is_good = np.ones(native.size, np.bool_)

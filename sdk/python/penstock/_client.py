@@ -28,8 +28,8 @@ class Client:
     """Talks to a Penstock server.
 
     Without arguments it takes `PENSTOCK_URL`, `PENSTOCK_TOKEN` and `PENSTOCK_DATASET`, and without those it finds a
-    `penstock up` that you run on this machine. Pickling a client leaves the token out: in the other process it is
-    taken from the environment again.
+    `penstock up` that you run on this machine. Pickling a client leaves out the token, which the other process takes
+    from its environment, and `http_transport`.
 
     Args:
         base_url: Address of the server, like `https://penstock.lab`.
@@ -54,13 +54,14 @@ class Client:
         http_transport: httpx.BaseTransport | None = None,
     ) -> None:
         config = resolve_config(base_url, token, dataset=dataset)
+        self._timeout_seconds = timeout_seconds
         self._transport = Transport(config, http_transport=http_transport, timeout_seconds=timeout_seconds)
 
     def __repr__(self) -> str:
         return f"Client({self.base_url!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored_client, (self.base_url, self._transport.config.dataset)
+        return _restored_client, (self.base_url, self._transport.config.dataset, self._timeout_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +194,9 @@ class Client:
             max_displacement: Batches that a slow sample may come late by; without meaning when `in_order`.
             prefetch_bytes: Most bytes requested, arrived and in assembly. By default this loader's share of 1 GiB or of
                 a quarter of the free memory, whichever is less, divided anew whenever a loader of this process opens
-                or closes; a store on this machine takes less of it.
+                or closes; a store on this machine takes less of it. The ranks of a machine divide it as torchrun
+                (`LOCAL_WORLD_SIZE`) or Slurm counts them: a script that starts its ranks in another way (as
+                `torch.multiprocessing.spawn` does) sets `LOCAL_WORLD_SIZE`, or chooses a budget here.
             window_bytes: Most bytes requested and not yet arrived; the engine finds the best by itself when left out.
             lanes: Connections to each node of the store, up to 32; found by itself when left out. Without meaning for
                 a store on this machine.
@@ -263,8 +266,8 @@ class Client:
         return name
 
 
-def _restored_client(base_url: str, dataset: str | None) -> Client:
-    return Client(base_url, dataset=dataset)
+def _restored_client(base_url: str, dataset: str | None, timeout_seconds: float) -> Client:
+    return Client(base_url, dataset=dataset, timeout_seconds=timeout_seconds)
 
 
 def _parsed_dataset(text: str) -> DatasetRef:

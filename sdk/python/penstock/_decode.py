@@ -3,13 +3,14 @@
 import io
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock._errors import SampleCorrupt
+from penstock._errors import EngineClosed, SampleCorrupt
 from penstock._threads import DaemonPool
 from penstock.contract.kinds import FieldKind
 
@@ -20,7 +21,7 @@ MAX_THREADS = 8
 
 
 class Undecodable(ValueError):
-    """Why one sample cannot be decoded; the caller adds which."""
+    """Why a sample that is whole cannot be decoded; the caller adds which."""
 
 
 class Decoder:
@@ -29,40 +30,54 @@ class Decoder:
     def __init__(self) -> None:
         self._thread_count = min(MAX_THREADS, len(os.sched_getaffinity(0)))
         self._pool: DaemonPool | None = None
+        self._is_closed = False
 
     def decode(self, field: str, kind: FieldKind, views: Sequence[Bytes], ids: Bytes) -> list[Any]:
         """What each sample is; a SampleCorrupt stands for one that cannot be decoded."""
         if kind is FieldKind.BYTES:
             return list(views)
-        function = _FUNCTIONS[kind]
 
         def decode_slice(part: slice) -> list[Any]:
-            return [_decoded(function, view, field, row) for view, row in zip(views[part], ids[part], strict=True)]
+            return [_decoded(kind, view, field, row) for view, row in zip(views[part], ids[part], strict=True)]
 
         return self._mapped(decode_slice, len(views))
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Let the threads go, for good."""
+        self._is_closed = True
         if self._pool is not None:
             self._pool.close()
-            self._pool = None
 
     def _mapped(self, function: Callable[[slice], list[Any]], count: int) -> list[Any]:
         step = max(1, -(-count // (2 * self._thread_count)))
         slices = [slice(start, start + step) for start in range(0, count, step)]
         if len(slices) <= 1 or self._thread_count == 1:
             return function(slice(0, count))
+        try:
+            return [value for values in self._running_pool().map(function, slices) for value in values]
+        except CancelledError:
+            raise EngineClosed("this loader was closed while a batch was decoded") from None
+
+    def _running_pool(self) -> DaemonPool:
         if self._pool is None:
             self._pool = DaemonPool(self._thread_count, name="penstock-decode")
-        return [value for values in self._pool.map(function, slices) for value in values]
+        # Looked at after the pool is there for `close` to see: one of the two ends its threads.
+        if self._is_closed:
+            self._pool.close()
+        return self._pool
 
 
-def _decoded(function: Callable[[Bytes], Any], view: Bytes, field: str, row: Bytes) -> Any:
+def _decoded(kind: FieldKind, view: Bytes, field: str, row: Bytes) -> Any:
+    decode, wanted = _DECODERS[kind]
     try:
-        return function(view)
+        return decode(view)
     except Undecodable as error:
-        sample_id = UUID(bytes=row.tobytes())
-        return SampleCorrupt(f"field {field!r} of sample {sample_id} cannot be decoded: {error}")
+        reason = str(error)
+    except Exception as error:
+        # Damaged bytes make Pillow and numpy raise nearly anything, MemoryError for a size that cannot be too.
+        reason = f"it is no {wanted} ({type(error).__name__}: {error})"
+    sample_id = UUID(bytes=row.tobytes())
+    return SampleCorrupt(f"field {field!r} of sample {sample_id} cannot be decoded: {reason}")
 
 
 def stacked(values: list[Array]) -> Array | list[Array]:
@@ -101,35 +116,27 @@ def _mask(view: Bytes) -> Array:
 def _opened(view: Bytes) -> Any:
     from PIL import Image
 
-    try:
-        image = Image.open(io.BytesIO(view.data))
-        image.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise Undecodable(f"it is no picture that can be read ({error})") from None
+    image = Image.open(io.BytesIO(view.data))
+    image.load()
     return image
 
 
 def _array(view: Bytes) -> Array:
-    try:
-        # Pickled objects would run code of whoever wrote them.
-        array = np.load(io.BytesIO(view.data), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise Undecodable(f"it is no .npy array ({error})") from None
+    # Pickled objects would run code of whoever wrote them.
+    array = np.load(io.BytesIO(view.data), allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise Undecodable("it is an .npz archive, only .npy is read")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _text(view: Bytes) -> str:
-    try:
-        return view.tobytes().decode()
-    except UnicodeDecodeError as error:
-        raise Undecodable(f"it is no UTF-8 text ({error})") from None
+    return view.tobytes().decode()
 
 
-_FUNCTIONS: dict[FieldKind, Callable[[Bytes], Any]] = {
-    FieldKind.IMAGE: _image,
-    FieldKind.MASK: _mask,
-    FieldKind.ARRAY: _array,
-    FieldKind.TEXT: _text,
+# How each kind is decoded, and what bytes are not when that fails.
+_DECODERS: dict[FieldKind, tuple[Callable[[Bytes], Any], str]] = {
+    FieldKind.IMAGE: (_image, "picture that can be read"),
+    FieldKind.MASK: (_mask, "picture that can be read"),
+    FieldKind.ARRAY: (_array, ".npy array"),
+    FieldKind.TEXT: (_text, "UTF-8 text"),
 }

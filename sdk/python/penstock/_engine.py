@@ -74,36 +74,67 @@ class StoreLease:
             _pool.give_back(self._key, patience_seconds)
 
 
+@dataclass(slots=True)
+class _SharedStore:
+    store: "_native.Store"
+    users: int = 0
+
+
 class _StorePool:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._stores: dict[str, tuple[_native.Store, int]] = {}
-        self._inherited: list[dict[str, tuple[_native.Store, int]]] = []
+        # A loader may be collected, or closed by a signal handler, while this thread takes or gives back a store.
+        self._lock = threading.RLock()
+        self._opened = threading.Condition(self._lock)
+        self._stores: dict[str, _SharedStore] = {}
+        # Stores that are being opened, and by which thread.
+        self._opening: dict[str, int] = {}
+        self._inherited: list[dict[str, _SharedStore]] = []
 
     def take(self, key: str) -> "_native.Store":
         from penstock._native import Store
 
+        this_thread = threading.get_ident()
         with self._lock:
-            store, users = self._stores.get(key) or (Store.open(key), 0)
-            self._stores[key] = (store, users + 1)
-            return store
+            # A signal handler that wants what its own thread is opening would wait for ever.
+            while self._opening.get(key, this_thread) != this_thread:
+                self._opened.wait()
+            if (shared := self._stores.get(key)) is not None:
+                shared.users += 1
+                return shared.store
+            self._opening[key] = this_thread
+        try:
+            # Without the lock: a store that does not answer takes seconds, and loaders of others must close meanwhile.
+            opened = Store.open(key)
+            with self._lock:
+                shared = self._stores.setdefault(key, _SharedStore(opened))
+                shared.users += 1
+        finally:
+            with self._lock:
+                self._opening.pop(key, None)
+                self._opened.notify_all()
+        if shared.store is not opened:
+            # Such a signal handler was faster.
+            opened.close(0.0)
+        return shared.store
 
     def give_back(self, key: str, patience_seconds: float) -> None:
         with self._lock:
-            if key not in self._stores:
+            shared = self._stores.get(key)
+            if shared is None:
                 return
-            store, users = self._stores[key]
-            if users > 1:
-                self._stores[key] = (store, users - 1)
+            shared.users -= 1
+            if shared.users > 0:
                 return
             del self._stores[key]
-        store.close(patience_seconds)
+        shared.store.close(patience_seconds)
 
     def forget_after_fork(self) -> None:
         # Kept but never used or closed: the parent's threads and sockets do not exist here.
-        self._lock = threading.Lock()
         self._inherited.append(self._stores)
+        self._lock = threading.RLock()
+        self._opened = threading.Condition(self._lock)
         self._stores = {}
+        self._opening = {}
 
 
 _pool = _StorePool()
@@ -138,6 +169,10 @@ class EngineFace:
     def next_batch(self) -> "_native.Batch | None":
         """The next batch of the epoch, or None at its end."""
         return self._usable().next_batch()
+
+    def interrupt(self) -> None:
+        """Let the call of `next_batch` under way, or else the next one before `start_epoch`, give None at once."""
+        self._usable().interrupt()
 
     def ack(self, seq: int) -> None:
         """Say that the user has this batch."""

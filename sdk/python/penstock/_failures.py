@@ -106,16 +106,15 @@ class DecodeFailures:
         self._max_failed_share = max_failed_share
         self._kept: deque[SampleFailure] = deque(maxlen=MAX_FAILED)
         self._lost: deque[SampleFailure] = deque(maxlen=MAX_LOST)
-        self._epoch: int | None = None
         self._failed = 0
         self._outcomes = 0
 
-    def count(
-        self, epoch: int, outcomes: int, failed: Sequence[SampleFailure], errors: Sequence[SampleCorrupt]
-    ) -> None:
+    def restart(self) -> None:
+        """Count from nothing, as the native core does at every start, also of an epoch that is read again."""
+        self._failed = self._outcomes = 0
+
+    def count(self, outcomes: int, failed: Sequence[SampleFailure], errors: Sequence[SampleCorrupt]) -> None:
         """Count a batch; past the limit its failures are kept at once, and LoaderFailure is raised."""
-        if epoch != self._epoch:
-            self._epoch, self._failed, self._outcomes = epoch, 0, 0
         self._outcomes += outcomes
         self._failed += len(failed)
         if failed and self._failed > max(FREE_FAILURES, self._max_failed_share * self._outcomes):

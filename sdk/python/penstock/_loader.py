@@ -1,11 +1,13 @@
 """The loader: a subset as an endless series of epochs."""
 
-import dataclasses
 import os
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +20,7 @@ from penstock._errors import ConfigError, EngineClosed, StateError
 from penstock._failures import SampleFailure
 from penstock._gather import gathered
 from penstock._iteration import EpochSampler, Iteration
-from penstock._meter import Meter
+from penstock._meter import Meter, Totals
 from penstock._pipeline import Lost, Pipeline
 from penstock._plan import resolved
 from penstock._ranks import Ranks, find_ranks, find_run
@@ -28,6 +30,25 @@ from penstock._telemetry import registration_body
 from penstock._transport import Transport
 
 _EPOCHS = 1 << 63
+
+
+@dataclass(slots=True)
+class _Owed:
+    """A batch, or the error in its place, on its way to the user.
+
+    A signal handler may raise anywhere on that way. Then it is handed out at the next call, and what was already done
+    for it must not count twice: everything is reckoned from what was here before it.
+    """
+
+    ready: Assembled | Lost
+    ticket: int
+    epoch: int
+    step: int
+    steps: int
+    totals: Totals
+    batch: Batch | None = None
+    """What the user gets, once it is pinned."""
+    is_logged: bool = False
 
 
 class Loader:
@@ -83,11 +104,15 @@ class Loader:
         self._loaded: str | None = None
         # Names the iteration that may take batches; any other has ended.
         self._ticket = 0
+        # What an iteration has taken and the user has not got.
+        self._owed: _Owed | None = None
+        # The iteration and the thread inside of `next`: a second thread would get the same batch.
+        self._taker: tuple[int, int] | None = None
         self._ranks = find_ranks(arguments.rank, arguments.world_size)
         self.sampler = EpochSampler(self)
         log = arguments.delivered_log
         self._delivered = None if log is None else DeliveredLog(log, self._ranks)
-        self._adopt(self._opened(asked))
+        self._adopt(self._opened(asked, self._ranks))
         self._is_pinning = arguments.pin_memory and _can_pin()
         self._stand(0)
 
@@ -146,8 +171,8 @@ class Loader:
         """Choose the epoch of the next iteration; the same epoch changes nothing, another ends a running one."""
         if not isinstance(epoch, int) or isinstance(epoch, bool) or not 0 <= epoch < _EPOCHS:
             raise ConfigError(f"epoch is {epoch!r}: expected a whole number of at least 0, and below 2**63")
+        self._require_usable()
         if epoch != self._epoch:
-            self._require_usable()
             self._stand(epoch)
 
     def state_dict(self) -> dict[str, str]:
@@ -192,14 +217,17 @@ class Loader:
         saved = SavedState.from_dict(state)
         if saved is None:
             return
-        self._follow_ranks()
+        ranks = self._ranks_now()
         here = self._resources.pin
-        if not saved.pin.is_same(here):
-            if not saved.pin.is_within(self._asked, here.dataset_id):
-                raise StateError(
-                    f"the state belongs to another split: {saved.pin} was saved, this loader is for {self._asked}"
-                )
-            self._adopt(self._opened(saved.pin.as_asked(here.dataset), loaded=saved.place))
+        if saved.pin.is_same(here):
+            self._stand_as(ranks, 0, loaded=saved.place)
+            return
+        if not saved.pin.is_within(self._asked, here.dataset_id):
+            raise StateError(
+                f"the state belongs to another split: {saved.pin} was saved, this loader is for {self._asked}"
+            )
+        self._adopt(self._opened(saved.pin.as_asked(here.dataset), ranks, loaded=saved.place))
+        self._ranks = ranks
         self._stand(0, loaded=saved.place)
 
     def failures(self) -> list[SampleFailure]:
@@ -221,7 +249,11 @@ class Loader:
         """
         require_own_process(self._pid)
         totals = self._meter.totals()
-        engine = self._resources.engine
+        prefetch_bytes, native = 0, {}
+        if (engine := self._resources.engine) is not None:
+            # It may be closing in another thread.
+            with suppress(EngineClosed):
+                prefetch_bytes, native = engine.prefetch_bytes, dict(engine.stats())
         return {
             "samples": totals.samples,
             "bytes": totals.bytes,
@@ -232,8 +264,8 @@ class Loader:
             "epoch": self._epoch,
             "step": self._step,
             "steps": self._steps,
-            "prefetch_bytes": 0 if engine is None else engine.prefetch_bytes,
-            "engine": {} if engine is None else dict(engine.stats()),
+            "prefetch_bytes": prefetch_bytes,
+            "engine": native,
         }
 
     def close(self) -> None:
@@ -246,6 +278,7 @@ class Loader:
             self._stand(self._epoch + 1)
         self._follow_ranks()
         self._ticket += 1
+        self._owed = None
         engine = self._engine_in_use()
         self._meter.stand(epoch=self._epoch, step=self._step, steps=self._steps)
         self._start_telemetry()
@@ -255,69 +288,99 @@ class Loader:
 
     def _next(self, ticket: int) -> Batch | None:
         self._require_usable()
-        pipeline = self._resources.pipeline
-        if ticket != self._ticket or pipeline is None:
-            return None
-        ready = self._taken(pipeline)
-        if ready is None:
-            self._stand(self._epoch + 1)
-            return None
-        self._engine_in_use().ack(ready.seq)
-        self._resources.undecodable.keep(ready.missed)
-        if isinstance(ready, Lost):
-            # What cannot be read uses up its step: a loop that goes on after errors still comes to its end.
-            self._count_step()
-            raise ready.error
-        self._meter.count_batch(
-            samples=ready.sample_count, byte_count=ready.byte_count, decode_seconds=ready.decode_seconds
-        )
-        if self._delivered is not None:
-            self._delivered.write(self.dataset, self._ranks, epoch=self._epoch, step=self._step, batch=ready.batch)
-        self._count_step()
-        return ready.batch
-
-    def _taken(self, pipeline: Pipeline) -> Assembled | Lost | None:
-        self._meter.begin_wait()
+        taker = (ticket, threading.get_ident())
+        other = self._taker
+        if other is not None and other[0] == ticket and other != taker:
+            raise ConfigError("two threads ask this loader for a batch at the same time: let one of them do it")
+        self._taker = taker
         try:
-            ready = pipeline.next()
-            if isinstance(ready, Lost):
-                self._count_error(ready.error)
-            elif ready is not None and self._is_pinning:
-                return self._pinned(pipeline, ready)
+            pipeline = self._resources.pipeline
+            # The last batch of an epoch may still be owed to the iteration that it ended.
+            running = self._ticket if self._owed is None else self._owed.ticket
+            if ticket != running or pipeline is None:
+                return None
+            owed = self._awaited(pipeline)
+            if owed is None:
+                # Unless it was put somewhere else during the wait, by another thread or a signal handler.
+                if ticket == self._ticket:
+                    self._stand(self._epoch + 1)
+                return None
+            if isinstance(owed.ready, Lost):
+                error = owed.ready.error
+                self._count_lost(owed, error)
+                self._take_step(owed)
+                self._owed = None
+                raise error
+            batch = owed.batch or owed.ready.batch
+            self._count_batch(owed, owed.ready, batch)
+            self._take_step(owed)
+            # Nothing is called from here on, so that no signal handler runs: the batch is owed, or the user has it.
+            self._owed = None
+            return batch
+        finally:
+            if self._taker is taker:
+                self._taker = None
+
+    def _awaited(self, pipeline: Pipeline) -> _Owed | None:
+        try:
+            self._meter.begin_wait()
+            if self._owed is None:
+                ready = pipeline.peek()
+                if ready is None:
+                    return None
+                totals = self._meter.totals()
+                self._owed = _Owed(ready, self._ticket, self._epoch, self._step, self._steps, totals)
+            owed = self._owed
+            pipeline.take(owed.ready)
+            if self._is_pinning and owed.batch is None and isinstance(owed.ready, Assembled):
+                # When there is no room for it now, there may be at the next call.
+                owed.batch = owed.ready.batch.pin_memory()
         except Exception as error:
             self._count_error(error)
             raise
         finally:
             self._meter.end_wait()
-        return ready
+        return owed
 
-    def _pinned(self, pipeline: Pipeline, ready: Assembled) -> Assembled:
-        try:
-            return dataclasses.replace(ready, batch=ready.batch.pin_memory())
-        except Exception:
-            # There may be room for it at the next call.
-            pipeline.give_back(ready)
-            raise
+    def _count_lost(self, owed: _Owed, error: Exception) -> None:
+        if self._meter.totals().errors == owed.totals.errors:
+            self._count_error(error)
+
+    def _count_batch(self, owed: _Owed, made: Assembled, batch: Batch) -> None:
+        if self._delivered is not None and not owed.is_logged:
+            self._delivered.write(self.dataset, self._ranks, epoch=owed.epoch, step=owed.step, batch=batch)
+            owed.is_logged = True
+        if self._meter.totals().batches == owed.totals.batches:
+            self._meter.count_batch(
+                samples=made.sample_count, byte_count=made.byte_count, decode_seconds=made.decode_seconds
+            )
 
     def _count_error(self, error: Exception) -> None:
         self._meter.count_error()
         self._note_failure(error)
 
-    def _count_step(self) -> None:
+    def _take_step(self, owed: _Owed) -> None:
+        """What cannot be read uses up its step too: a loop that goes on after errors still comes to its end."""
+        self._resources.undecodable.keep(owed.ready.missed)
+        self._meter.stand(epoch=owed.epoch, step=owed.step + 1, steps=owed.steps)
+        # As late as can be: from here on the state says that the user has it.
+        self._engine_in_use().ack(owed.ready.seq)
         self._is_under_way = True
-        self._step += 1
-        self._meter.stand(epoch=self._epoch, step=self._step, steps=self._steps)
+        self._step = owed.step + 1
         # Trainers take exactly len(loader) batches and never ask for the end.
-        if self._step >= self._steps:
-            self._stand(self._epoch + 1)
+        if owed.step + 1 >= owed.steps:
+            self._stand(owed.epoch + 1, owed=owed)
 
-    def _stand(self, epoch: int, *, loaded: str | None = None) -> None:
-        """Let the next iteration begin at an epoch, or where a loaded state says; a running one ends."""
-        engine = self._engine_in_use()
-        standing = engine.resume(loaded or engine.start_of(epoch))
+    def _stand(self, epoch: int, *, loaded: str | None = None, owed: _Owed | None = None) -> None:
+        """Let the next iteration begin at an epoch, or where a loaded state says; a running one ends.
+
+        It still gets what is owed to it when its own end is the reason.
+        """
+        engine, pipeline = self._engine_in_use(), self._resources.pipeline
+        place = loaded or engine.start_of(epoch)
+        standing = engine.resume(place) if pipeline is None else pipeline.stand(place)
         self._ticket += 1
-        if self._resources.pipeline is not None:
-            self._resources.pipeline.cancel()
+        self._owed = owed
         self._loaded = loaded
         self._is_under_way = False
         self._epoch, self._step, self._steps = standing.epoch, standing.step, standing.steps
@@ -343,19 +406,22 @@ class Loader:
 
     def _follow_ranks(self) -> None:
         """Go over to other ranks; a loaded state that does not fit them is refused at every call."""
-        ranks = self._ranks_now()
+        if (ranks := self._ranks_now()) != self._ranks:
+            self._stand_as(ranks, self._epoch, loaded=self._loaded)
+
+    def _stand_as(self, ranks: Ranks, epoch: int, *, loaded: str | None) -> None:
+        """Stand as one of these ranks; a state that does not fit them is refused and changes nothing."""
         if ranks == self._ranks:
+            self._stand(epoch, loaded=loaded)
             return
         try:
-            self._stand_as(ranks)
-        except StateError:
-            self._stand_as(self._ranks)
+            self._resources.replace_engine(ranks)
+            self._stand(epoch, loaded=loaded)
+        except BaseException:
+            self._resources.replace_engine(self._ranks)
+            self._stand(self._epoch, loaded=self._loaded)
             raise
         self._ranks = ranks
-
-    def _stand_as(self, ranks: Ranks) -> None:
-        self._resources.replace_engine(ranks)
-        self._stand(self._epoch, loaded=self._loaded)
 
     def _ranks_now(self) -> Ranks:
         """A process group may have come up after the loader was made; a running iteration keeps its ranks."""
@@ -363,11 +429,11 @@ class Loader:
             return self._ranks
         return find_ranks(self._arguments.rank, self._arguments.world_size)
 
-    def _opened(self, asked: Asked, *, loaded: str | None = None) -> LoaderResources:
-        """A subset with its engine, which takes the loaded state if there is one; else nothing stays open."""
+    def _opened(self, asked: Asked, ranks: Ranks, *, loaded: str | None = None) -> LoaderResources:
+        """A subset with the engine of a rank, which takes the loaded state if there is one; else nothing stays open."""
         resources = LoaderResources(resolved(self._transport, asked), self._arguments, self._transport)
         try:
-            engine = resources.replace_engine(self._ranks)
+            engine = resources.replace_engine(ranks)
             if loaded is not None:
                 engine.resume(loaded)
         except BaseException:

@@ -26,7 +26,8 @@ class Meter:
     """Written by the training thread, read by the telemetry thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler may ask for the stats while this thread counts.
+        self._lock = threading.RLock()
         self._totals = Totals()
         self._waiting_since: float | None = None
 

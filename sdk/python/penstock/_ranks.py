@@ -1,6 +1,7 @@
 """Who this process is among those that share the training, and the name of the training."""
 
 import os
+import re
 import secrets
 import socket
 import sys
@@ -10,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock._errors import ConfigError
+
+_SLURM_TASKS = re.compile(r"(?P<tasks>[0-9]+)(\(x(?P<nodes>[0-9]+)\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ def find_ranks(
     rank: int | None = None, world_size: int | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> Ranks:
     """From arguments, else torch.distributed (when it is in use), else RANK/WORLD_SIZE, else Slurm."""
-    local = _number(environ, "LOCAL_WORLD_SIZE") or 1
+    local = _local_world_size(environ)
     if rank is not None or world_size is not None:
         if rank is None or world_size is None:
             raise ConfigError("rank and world_size belong together: pass both or neither")
@@ -34,8 +37,7 @@ def find_ranks(
         return _checked(*found, local, "torch.distributed")
     if (found := _pair(environ, "RANK", "WORLD_SIZE")) is not None:
         return _checked(*found, local, "RANK and WORLD_SIZE")
-    # Outside of a step (a batch script that runs python without srun) Slurm's numbers describe other processes.
-    if "SLURM_STEP_ID" in environ and (found := _pair(environ, "SLURM_PROCID", "SLURM_NTASKS")) is not None:
+    if _is_in_slurm_step(environ) and (found := _pair(environ, "SLURM_PROCID", "SLURM_NTASKS")) is not None:
         return _checked(*found, local, "SLURM_PROCID and SLURM_NTASKS")
     return Ranks(0, 1, local)
 
@@ -66,6 +68,37 @@ def _from_torch() -> tuple[int, int] | None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return int(distributed.get_rank()), int(distributed.get_world_size())
+
+
+def _is_in_slurm_step(environ: Mapping[str, str]) -> bool:
+    # Outside of a step (a batch script that runs python without srun) Slurm's numbers describe other processes.
+    return "SLURM_STEP_ID" in environ
+
+
+def _local_world_size(environ: Mapping[str, str]) -> int:
+    """Ranks on this machine as torchrun or Slurm counts them; processes that a script itself starts nobody counts."""
+    if told := _number(environ, "LOCAL_WORLD_SIZE"):
+        return told
+    if not _is_in_slurm_step(environ):
+        return 1
+    tasks = _slurm_tasks(environ.get("SLURM_STEP_TASKS_PER_NODE", ""), environ.get("SLURM_NODEID", ""))
+    return tasks or _number(environ, "SLURM_NTASKS_PER_NODE") or 1
+
+
+def _slurm_tasks(text: str, node: str) -> int | None:
+    """Tasks of one node out of a list like `4(x2),3`; of the fullest when it is not known which node this is."""
+    groups = [_SLURM_TASKS.fullmatch(group) for group in text.split(",")]
+    counts = [(int(group["tasks"]), int(group["nodes"] or 1)) for group in groups if group is not None]
+    # Only a hint, so that what a newer Slurm may write there is no error.
+    if len(counts) < len(groups):
+        return None
+    if node.isascii() and node.isdigit():
+        later_nodes = int(node)
+        for tasks, nodes in counts:
+            if later_nodes < nodes:
+                return tasks
+            later_nodes -= nodes
+    return max(tasks for tasks, _ in counts)
 
 
 def _pair(environ: Mapping[str, str], rank_name: str, world_name: str) -> tuple[int, int] | None:

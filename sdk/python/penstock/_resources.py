@@ -5,8 +5,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 from typing import Any
 from uuid import UUID
 
@@ -70,8 +69,12 @@ class LoaderResources:
 
     def replace_engine(self, ranks: Ranks) -> EngineFace:
         """Build the engine for these ranks; an older one is closed."""
-        engine, pipeline = self._signal_engine()
-        _join(engine, pipeline, time.monotonic() + CLOSE_SECONDS)
+        older = (self.engine, self.pipeline)
+        self._signal_engine()
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for part in older:
+            if part is not None:
+                part.join(deadline)
         self._ranks = ranks
         live_loaders = shares.join(self)
         self.engine = EngineFace(self._lease.store, self.members, self._options(ranks, live_loaders))
@@ -114,30 +117,34 @@ class LoaderResources:
         """Give everything back; in a forked child nothing of it exists."""
         close_together([self])
 
-    def _signal_close(self) -> "_Closing":
+    def _signal_close(self) -> None:
         """Tell every part to end, and wait for none."""
         _open.discard(self)
-        shares.leave(self)
-        if self.engine is not None:
-            # The last point of the Live page is made after the engine's end.
-            with suppress(EngineClosed):
-                self._last_gauges = Gauges.from_stats(self.engine.stats())
-        telemetry = self.telemetry
-        if telemetry is not None:
-            telemetry.signal_stop()
-        engine, pipeline = self._signal_engine()
-        self._assembler.close()
-        return _Closing(telemetry, engine, pipeline, self._lease)
+        # They run from the last to the first, each of them also when another raises.
+        with ExitStack() as steps:
+            steps.callback(self._assembler.close)
+            steps.callback(self._signal_engine)
+            if self.telemetry is not None:
+                steps.callback(self.telemetry.signal_stop)
+            steps.callback(self._keep_gauges)
+            steps.callback(shares.leave, self)
 
-    def _signal_engine(self) -> tuple[EngineFace | None, Pipeline | None]:
+    def _keep_gauges(self) -> None:
+        """The last point of the Live page is made after the engine's end."""
+        if self.engine is not None:
+            # A page that shows older values is no reason to stay open.
+            with suppress(Exception):
+                self._last_gauges = Gauges.from_stats(self.engine.stats())
+
+    def _signal_engine(self) -> None:
         engine, pipeline = self.engine, self.pipeline
         self.engine = self.pipeline = None
-        if engine is not None:
-            self._unread = joined([*self._unread, *engine.failures()])
-            engine.signal_close()
-        if pipeline is not None:
-            pipeline.signal_close()
-        return engine, pipeline
+        with ExitStack() as steps:
+            if pipeline is not None:
+                steps.callback(pipeline.signal_close)
+            if engine is not None:
+                steps.callback(engine.signal_close)
+                self._unread = joined([*self._unread, *engine.failures()])
 
     def _share(self, ranks: Ranks, live_loaders: int) -> int:
         return default_prefetch_bytes(ranks.local_world_size, live_loaders, batch_bytes=self._batch_bytes)
@@ -166,35 +173,23 @@ class LoaderResources:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    """Parts that have been told to end."""
-
-    telemetry: Telemetry | None
-    engine: EngineFace | None
-    pipeline: Pipeline | None
-    lease: StoreLease
-
-    def join(self, deadline: float) -> None:
-        _join(self.engine, self.pipeline, deadline)
-        if self.telemetry is not None:
-            self.telemetry.join(deadline)
-        self.lease.release(_STORE_CLOSE_SECONDS)
-
-
-def _join(engine: EngineFace | None, pipeline: Pipeline | None, deadline: float) -> None:
-    if engine is not None:
-        engine.join(deadline)
-    if pipeline is not None:
-        pipeline.join(deadline)
-
-
 def close_together(loaders: Iterable[LoaderResources]) -> None:
-    """Close them within one limit of time: first every part of all of them is told, then they are waited for."""
+    """Close them within one limit of time: first every part of all of them is told, then they are waited for.
+
+    An error, or Ctrl-C while it waits, is raised when all of that is done.
+    """
+    own = [loader for loader in loaders if loader._pid == os.getpid()]
     deadline = time.monotonic() + CLOSE_SECONDS
-    closing = [loader._signal_close() for loader in loaders if loader._pid == os.getpid()]
-    for each in closing:
-        each.join(deadline)
+    # They run from the last to the first, each of them also when another raises.
+    with ExitStack() as steps:
+        for loader in own:
+            steps.callback(loader._lease.release, _STORE_CLOSE_SECONDS)
+        for loader in own:
+            for part in (loader.telemetry, loader.pipeline, loader.engine):
+                if part is not None:
+                    steps.callback(part.join, deadline)
+        for loader in own:
+            steps.callback(loader._signal_close)
 
 
 def _close_at_exit(loader: LoaderResources) -> None:

@@ -107,7 +107,7 @@ class SavedState:
             )
         pin, _, place_and_digest = rest.partition(".")
         place, _, digest = place_and_digest.rpartition(".")
-        if found_format != FORMAT or not place:
+        if found_format != FORMAT or not place or not text.isascii():
             raise StateError("this is not a saved state of a loader")
         if digest != _digest(text.removesuffix(f".{digest}")):
             raise StateError("the state is damaged: its digest does not fit; take an older checkpoint")

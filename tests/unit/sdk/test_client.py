@@ -183,7 +183,7 @@ def test_token_secret_is_shown_once_and_not_in_repr(api: Any) -> None:
 
 
 def test_client_without_its_token_in_text_and_pickle(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = api.client(dataset="demo")
+    client = api.client(dataset="demo", timeout_seconds=7.0)
     frozen = pickle.dumps(client)
     assert b"pst_secret" not in frozen
     assert "pst_secret" not in repr(client) + str(vars(client))
@@ -193,6 +193,7 @@ def test_client_without_its_token_in_text_and_pickle(api: Any, monkeypatch: pyte
     assert again.base_url == "http://127.0.0.1:9"
     assert again._transport.config.token == "pst_other"
     assert again._transport.config.dataset == "demo"
+    assert again._transport._timeout_seconds == 7.0
 
 
 def test_store_password_of_a_plan_is_not_in_its_text(api: Any, training: Any) -> None:

@@ -1,4 +1,6 @@
 import io
+import os
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 from PIL import Image
 
 from penstock._decode import Decoder, stacked
-from penstock._errors import SampleCorrupt
+from penstock._errors import EngineClosed, SampleCorrupt
 from penstock.contract.kinds import FieldKind
 
 RNG = np.random.default_rng(0)
@@ -122,6 +124,56 @@ def test_pickled_arrays_are_never_opened(decoder: Decoder) -> None:
     np.save(file, np.array([object()]), allow_pickle=True)
     with pytest.raises(SampleCorrupt, match=r"no \.npy array"):
         decode(decoder, FieldKind.ARRAY, [np.frombuffer(file.getvalue(), np.uint8)])
+
+
+def npy_header(text: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + (len(text) + 1).to_bytes(2, "little") + text.encode() + b"\n"
+
+
+def dds_of_unknown_pixels() -> bytes:
+    size, flags, height, width = 124, 0x1007, 4, 4
+    header = [size, flags, height, width, *[0] * 14, 32, 0, *[0] * 11]
+    return b"DDS " + b"".join(number.to_bytes(4, "little") for number in header)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "raised"),
+    [
+        (FieldKind.ARRAY, b"PK\x03\x04 no archive", "BadZipFile"),
+        (FieldKind.ARRAY, npy_header("{'descr':'<f8',((("), "TokenError"),
+        (FieldKind.ARRAY, npy_header("{'descr':'<f8','fortran_order':False,'shape':(99999999999999,)}"), "MemoryError"),
+        (FieldKind.IMAGE, dds_of_unknown_pixels(), "NotImplementedError"),
+        (FieldKind.MASK, dds_of_unknown_pixels(), "NotImplementedError"),
+    ],
+)
+def test_whatever_a_library_raises_names_the_sample(
+    decoder: Decoder, kind: FieldKind, data: bytes, raised: str
+) -> None:
+    (found,) = decoder.decode("f", kind, [np.frombuffer(data, np.uint8)], ids(1))
+    assert isinstance(found, SampleCorrupt)
+    assert "'f' of sample 00000000-0000-0000-0000-000000000000" in str(found)
+    assert raised in str(found)
+
+
+def decoding_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("penstock-decode")]
+
+
+def test_a_closed_decoder_starts_no_threads_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    before = set(decoding_threads())
+    used, unused = Decoder(), Decoder()
+    views = [stored(Image.new("L", (2, 2)))] * 16
+    used.decode("f", FieldKind.IMAGE, views, ids(16))
+    assert len(set(decoding_threads()) - before) == 2
+    for decoder in (used, unused):
+        decoder.close()
+        # As the thread that assembles does, when its loader is closed in the middle of an epoch.
+        with pytest.raises(EngineClosed, match="closed while a batch was decoded"):
+            decoder.decode("f", FieldKind.IMAGE, views, ids(16))
+    for thread in set(decoding_threads()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def test_text_and_bytes(decoder: Decoder) -> None:

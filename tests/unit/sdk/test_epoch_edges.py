@@ -1,5 +1,6 @@
 """Where an epoch begins and ends, in every order in which trainers call a loader."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -30,6 +31,12 @@ def order_of(training: Any, epoch: int) -> list[int]:
     with loader_of(training, shuffle=True, in_order=True) as loader:
         loader.set_epoch(epoch)
         return valid_indices(training, loader)
+
+
+def with_faults(training: Any, **faults: Any) -> None:
+    config = training.store_config | {"faults": {"seed": 2} | faults}
+    store = {"reach": "direct", "config": config, "host": None, "reason": None}
+    training.api.answer("POST", "/loaders/resolve", training.plan(store=store))
 
 
 class TestEpoch:
@@ -68,9 +75,7 @@ class TestEpoch:
             assert valid_indices(training, running) == order_of(training, 0)
 
     def test_next_epoch_is_not_mixed_with_this_one(self, training: Any) -> None:
-        slow = training.store_config | {"faults": {"seed": 2, "delay_ms": [0, 2], "slow_share": 0.1, "slow_ms": 60}}
-        store = {"reach": "direct", "config": slow, "host": None, "reason": None}
-        training.api.answer("POST", "/loaders/resolve", training.plan(store=store))
+        with_faults(training, delay_ms=[0, 2], slow_share=0.1, slow_ms=60)
         with loader_of(training, shuffle=True, max_displacement=100) as loader:
             for _ in range(5):
                 assert Counter(valid_indices(training, loader)) == ALL
@@ -144,9 +149,22 @@ class TestSetEpoch:
     def test_closed_loader_says_so(self, training: Any) -> None:
         loader = loader_of(training)
         loader.close()
-        for use in (lambda: loader.set_epoch(1), loader.state_dict, lambda: loader.load_state_dict({})):
+        epochs = (lambda: loader.set_epoch(0), lambda: loader.set_epoch(1))
+        for use in (*epochs, loader.state_dict, lambda: loader.load_state_dict({})):
             with pytest.raises(errors.EngineClosed):
                 use()
+
+    def test_an_epoch_begins_at_once_while_the_last_one_waits_for_the_store(self, training: Any) -> None:
+        with_faults(training, delay_ms=[60_000, 60_000])
+        with loader_of(training) as loader:
+            for epoch in (0, 1):
+                loader.set_epoch(epoch)
+                # As Ctrl-C leaves it when it comes during the wait for the first batch.
+                loader._begin()
+                deadline = time.monotonic() + 6
+                while (stats := loader.stats()["engine"])["epoch"] != epoch or not stats["inflight_samples"]:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
 
 
 class TestLen:
@@ -236,6 +254,50 @@ class TestLoadState:
             while time.monotonic() < deadline:
                 assert loader.state_dict() == loaded
             assert Counter(seen + valid_indices(training, loader)) == ALL
+
+    def test_a_start_that_comes_in_between_does_not_use_it_up(
+        self, training: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen, state = state_after(training, 5)
+        with loader_of(training, shuffle=True) as loader:
+            next(iter(loader))
+            pipeline, engine = loader._resources.pipeline, loader._engine_in_use()
+            assert pipeline is not None
+            enter, resume = pipeline._enter, engine.resume
+            is_resumed = threading.Event()
+
+            def enter_late(generation: int) -> None:
+                assert is_resumed.wait(30)
+                enter(generation)
+
+            def resume_slowly(place: str) -> Any:
+                standing = resume(place)
+                is_resumed.set()
+                time.sleep(0.3)
+                return standing
+
+            monkeypatch.setattr(pipeline, "_enter", enter_late)
+            loader.set_epoch(1)
+            loader._begin()
+            monkeypatch.setattr(engine, "resume", resume_slowly)
+            loader.load_state_dict(state)
+            state = loader.state_dict()
+        with loader_of(training, shuffle=True) as loader:
+            loader.load_state_dict(state)
+            assert Counter(seen + valid_indices(training, loader)) == ALL
+
+    def test_an_iteration_that_waits_meanwhile_ends(self, training: Any) -> None:
+        with_faults(training, delay_ms=[60_000, 60_000])
+        with loader_of(training) as loader:
+            found: list[Any] = []
+            waiting = threading.Thread(target=lambda: found.extend(loader))
+            waiting.start()
+            while not loader.stats()["engine"]["inflight_samples"]:
+                time.sleep(0.01)
+            loader.set_epoch(7)
+            waiting.join(30)
+            assert not waiting.is_alive()
+            assert (found, loader.epoch) == ([], 7)
 
 
 class TestLightning:

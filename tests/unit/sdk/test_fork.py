@@ -72,6 +72,7 @@ def test_loader_of_the_parent_raises_in_the_child(training: Any, is_running: boo
             expect_forked(lambda: next(running))
             expect_forked(lambda: next(iter(loader)))
             expect_forked(lambda: len(loader))
+            expect_forked(lambda: loader.set_epoch(0))
             expect_forked(loader.stats)
             loader.close()
 

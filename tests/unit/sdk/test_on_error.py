@@ -98,6 +98,21 @@ def test_replace_puts_flagged_repeats(hurt: Any) -> None:
     assert not set(LOST) & {row for batch in batches for row in indices(hurt, batch)}
 
 
+@only_memory
+@pytest.mark.parametrize("way", ["lost", "spoiled"])
+def test_an_epoch_that_is_read_again_may_fail_as_much_as_before(training: Any, way: str) -> None:
+    rows = (3, 20, 40, 41, 100)
+    if way == "spoiled":
+        training = spoil(training, rows)
+    else:
+        lose(training, rows)
+    # The limit is the first eight of every pass: five are below it, and two passes together are not.
+    with loader_of(training, on_error="skip", max_failed_share=0.0) as loader:
+        for _ in range(3):
+            loader.set_epoch(0)
+            assert len(valid_indices(training, loader)) == 96
+
+
 def test_failures_are_reported_also_after_closing(hurt: Any) -> None:
     with loader_of(hurt, on_error="skip", max_failed_share=0.5) as loader:
         assert loader.failures() == []

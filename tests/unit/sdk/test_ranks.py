@@ -43,9 +43,33 @@ def test_environment_that_is_no_number_is_refused() -> None:
 
 
 def test_slurm_counts_inside_a_step_only() -> None:
-    variables = {"SLURM_PROCID": "1", "SLURM_NTASKS": "4"}
+    variables = {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2"}
     assert find_ranks(environ=variables) == Ranks(0, 1, 1)
-    assert find_ranks(environ=variables | {"SLURM_STEP_ID": "0"}) == Ranks(1, 4, 1)
+    assert find_ranks(environ=variables | {"SLURM_STEP_ID": "0"}) == Ranks(1, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "node", "expected"),
+    [
+        ("8", "0", 8),
+        ("8(x2)", "1", 8),
+        ("4(x2),3", "0", 4),
+        ("4(x2),3", "1", 4),
+        ("4(x2),3", "2", 3),
+        ("3,4(x2)", "", 4),
+        ("3,4(x2)", "7", 4),
+        ("something new", "0", 5),
+        ("", "0", 5),
+    ],
+)
+def test_ranks_of_this_machine_as_slurm_counts_them(tasks: str, node: str, expected: int) -> None:
+    variables = {"SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_NODEID": node, "SLURM_NTASKS_PER_NODE": "5"}
+    step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "64"} | variables
+    assert find_ranks(environ=step) == Ranks(1, 64, expected)
+    # A process group that a script of the step makes is on the same machines.
+    assert find_ranks(3, 64, environ=step).local_world_size == expected
+    # torchrun counts what it starts itself.
+    assert find_ranks(environ=step | {"LOCAL_WORLD_SIZE": "2"}).local_world_size == 2
 
 
 def test_torch_distributed_in_use_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

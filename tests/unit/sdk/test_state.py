@@ -216,6 +216,7 @@ class TestForm:
             ({"penstock": 3}, "no text under 'penstock'"),
             ({"penstock": "hello"}, "not a saved state"),
             ({"penstock": "1.a.b"}, "not a saved state"),
+            ({"penstock": "1.\ud800.a.b.c"}, "not a saved state"),
             ({"penstock": "7.abc.1.def.0"}, "format 7, this version of Penstock reads 1"),
         ],
     )
