@@ -18,6 +18,8 @@ class Figure(TypedDict):
     unit: str
     reach: str | None
     ok: bool
+    # Smallest and largest of so many repetitions, of which `value` is the median.
+    spread: str | None
 
 
 def run_bench(script: Path) -> list[Figure]:
@@ -29,12 +31,12 @@ def run_bench(script: Path) -> list[Figure]:
 
 
 def table(figures: list[Figure]) -> str:
-    lines = ["| figure | measured | to reach | reached |", "|---|---|---|---|"]
+    lines = ["| figure | measured | spread | to reach | reached |", "|---|---|---|---|---|"]
     for figure in figures:
         reached = "-" if figure["reach"] is None else ("yes" if figure["ok"] else "**no**")
-        lines.append(
-            f"| {figure['name']} | {figure['value']:.3g} {figure['unit']} | {figure['reach'] or '-'} | {reached} |"
-        )
+        measured = f"{figure['value']:.3g} {figure['unit']}"
+        cells = [figure["name"], measured, figure["spread"] or "-", figure["reach"] or "-", reached]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

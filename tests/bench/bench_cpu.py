@@ -20,6 +20,7 @@ from harness.run import Run
 
 DATASET = BenchDataset(bench_scale.count(3000, quick=1000))
 REPETITIONS = bench_scale.count(7, quick=2)
+TLS = ", TLS"
 # Whole epochs of the engine; the slowest client reads less, its cost is just as plain.
 READS = {"engine": 2 * DATASET.size, "acsylla": 2 * DATASET.size, "cassandra-driver": DATASET.size // 3}
 CLIENTS: dict[str, Callable[[Target], Client]] = {
@@ -33,16 +34,17 @@ def main() -> None:
     run = Run()
     try:
         report = BenchReport("cpu")
-        add_figures(report, measure(run, ONE_NODE))
-        add_figures(report, measure(run, SECURE), suffix=", TLS", is_bound=False)
+        add_figures(report, measure(run, ONE_NODE, report))
+        add_figures(report, measure(run, SECURE, report, suffix=TLS), suffix=TLS, is_bound=False)
         report.print()
     finally:
         run.close()
 
 
-def measure(run: Run, layout: Layout) -> dict[str, list[Usage]]:
+def measure(run: Run, layout: Layout, report: BenchReport, *, suffix: str = "") -> dict[str, list[Usage]]:
     cluster = BenchCluster(run, DATASET, layout=layout)
     cluster.warm()
+    cluster.report_warmth(report, suffix=suffix)
     clients = {name: ClientProcess(make, Target.of(cluster)) for name, make in CLIENTS.items()}
     usages: dict[str, list[Usage]] = {name: [] for name in CLIENTS}
     for repetition in range(1 + REPETITIONS):

@@ -83,7 +83,7 @@ def measure(link: BenchLink, report: BenchReport) -> None:
                 tried.append(try_out(link, condition, epochs, last))
                 last = tried[-1].seen[-1]
         report.add("lanes", engine.stats()["lanes"], unit="")
-    report.add("link", link.rate / 1e6, unit="MB/s")
+    link.report(report)
     slow = [trial for tried in (trials[LATE], trials[NARROW]) for trial in tried]
     report.add("slow lanes / lanes", [trial.slow_share for trial in slow], unit="x")
     report.add("slow lanes given up by the client", sum(trial.given_up for trial in slow), unit="")

@@ -4,6 +4,7 @@ import statistics
 import sys
 import threading
 import time
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ SECONDS = 10.0
 STEADY_SECONDS = 4.0
 LOOK_EVERY_SECONDS = 0.02
 RATE_OVER_SECONDS = 0.25
+# A burst is over sooner; one stall of the machine later on is none of the ramp.
+LASTING_SECONDS = (1.0, 1.0)
 FULL = 0.8
 
 
@@ -51,7 +54,7 @@ def main() -> None:
 def measure(link: BenchLink, report: BenchReport) -> None:
     link.set_round_trip(FAR_MS)
     all_looks = [ramp(link) for _ in range(REPETITIONS)]
-    report.add("link", link.rate / 1e6, unit="MB/s")
+    link.report(report)
     steady = [statistics.median(look.inflight_bytes for look in last_seconds(looks)) for looks in all_looks]
     report.add("in flight, steady", [each / 1e6 for each in steady], unit="MB")
     peaks = [looks[-1].peak_inflight_bytes / each for looks, each in zip(all_looks, steady, strict=True)]
@@ -102,15 +105,18 @@ def relay_peak(looks: list[Look]) -> float:
 
 
 def full_after(looks: list[Look], rate: float) -> float:
-    """When the relay had handed on this rate over a quarter of a second for the first time."""
-    first = 0
-    for last, look in enumerate(looks):
-        while looks[first + 1].at <= look.at - RATE_OVER_SECONDS:
-            first += 1
-        if last > first and look.at - looks[first].at >= RATE_OVER_SECONDS:
-            passed = look.relay_bytes - looks[first].relay_bytes
-            if passed / (look.at - looks[first].at) >= rate:
-                return look.at
+    """When the relay had handed on this rate over a quarter of a second, and went on so for each of two seconds."""
+    times = [look.at for look in looks]
+    for index in range(len(looks)):
+        ends = [index]
+        for seconds in (RATE_OVER_SECONDS, *LASTING_SECONDS):
+            start = looks[ends[-1]]
+            end = bisect_left(times, start.at + seconds)
+            if end == len(looks) or looks[end].relay_bytes - start.relay_bytes < rate * (times[end] - start.at):
+                break
+            ends.append(end)
+        else:
+            return times[ends[1]]
     return SECONDS
 
 

@@ -28,11 +28,11 @@ from penstock._native import Store, xxh3_64
 
 DATASET = BenchDataset(bench_scale.count(400, quick=100))
 REPETITIONS = bench_scale.count(7, quick=2)
-IN_FLIGHT = (16, 32, 64, 128)
+IN_FLIGHT = (16, 32, 64, 128, 256)
 WRITER = "writer"
 WARM_BYTES = 1000
 WARM_WRITES = bench_scale.count(10_000, quick=500)
-MOST_WARM_WINDOWS = bench_scale.count(8, quick=1)
+MOST_WARM_WINDOWS = bench_scale.count(8, quick=2)
 
 
 def main() -> None:
@@ -43,6 +43,7 @@ def main() -> None:
         report = BenchReport("write")
         with cluster.open_store() as store:
             warm(cluster, store)
+            cluster.report_warmth(report)
             asyncio.run(measure(cluster, store, report))
         report.print()
     finally:
@@ -50,15 +51,13 @@ def main() -> None:
 
 
 def warm(cluster: BenchCluster, store: Store) -> None:
-    """Small writes, many of them, until two windows cost the servers the same CPU."""
-    costs: list[float] = []
-    while len(costs) < MOST_WARM_WINDOWS:
-        before = cluster.server_cpu_seconds()
+    """With small writes, many of them."""
+
+    def write_window() -> None:
         data = bytes(WARM_BYTES)
         store.write("samples", uuid.uuid4().bytes, [(uuid.uuid4().bytes, [(FIELD, data)]) for _ in range(WARM_WRITES)])
-        costs.append(cluster.server_cpu_seconds() - before)
-        if len(costs) > 1 and abs(costs[-1] / costs[-2] - 1) < 0.05:
-            return
+
+    cluster.warm_with(write_window, most_windows=MOST_WARM_WINDOWS)
 
 
 async def measure(cluster: BenchCluster, store: Store, report: BenchReport) -> None:

@@ -126,9 +126,14 @@ def test_torch_batches_are_tensors_that_may_be_written_to(client: penstock.Clien
     assert batch["tumor"].dtype == torch.int64
 
 
-def test_readme_snippet_runs_and_says_where_it_can_be_watched(deployment: Deployment) -> None:
+def readme_snippet(words: str) -> str:
+    """The example of the README with these words."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    snippet = next(block for block in blocks if 'loader("demo"' in block)
+    return next(block for block in blocks if words in block)
+
+
+def test_readme_snippet_runs_and_says_where_it_can_be_watched(deployment: Deployment) -> None:
+    snippet = readme_snippet('loader("demo"')
     assert len(snippet.strip().splitlines()) == 4
     ended = subprocess.run(
         [sys.executable, "-c", snippet], env=deployment.environment, capture_output=True, text=True, timeout=300
@@ -136,6 +141,27 @@ def test_readme_snippet_runs_and_says_where_it_can_be_watched(deployment: Deploy
     assert ended.returncode == 0, ended.stderr
     assert "(64, 3, 96, 96)" in ended.stdout
     assert f"{deployment.url}/live" in ended.stderr
+
+
+def test_readme_snippet_for_own_pictures_runs(deployment: Deployment, client: penstock.Client) -> None:
+    folder = Path(deployment.settings["PENSTOCK_DATA_FOLDER"]).parent / "slides"
+    folder.mkdir()
+    lines = ["image,tumor,patient"]
+    for number in range(60):
+        pixels = np.full((16, 16, 3), number, np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        lines.append(f"{number}.png,{'yes' if number % 2 else 'no'},p{number // 3}")
+    (folder / "metadata.csv").write_text("\n".join(lines))
+    snippet = readme_snippet('create_dataset("patches")').replace("/data/slides", str(folder))
+    ended = subprocess.run(
+        [sys.executable, "-c", snippet], env=deployment.environment, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    counts = [
+        client.resolve("patches", split=f"by-patient/{subset}").subset.count for subset in ("train", "val", "test")
+    ]
+    assert sum(counts) == 60
+    assert all(counts)
 
 
 def test_finished_run_is_in_the_list_of_runs(client: penstock.Client, deployment: Deployment) -> None:

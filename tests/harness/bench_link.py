@@ -6,6 +6,7 @@ from itertools import takewhile
 
 from harness.bench_cluster import BenchCluster
 from harness.bench_dataset import Arrival, BenchDataset, arrivals
+from harness.bench_report import BenchReport
 from harness.bench_scale import count
 from harness.cassandra.cluster import Layout
 from harness.relay import Relay
@@ -38,6 +39,11 @@ class BenchLink:
 
     def open_store(self, **changes: object) -> Store:
         return self.cluster.open_store(**changes)
+
+    def report(self, report: BenchReport) -> None:
+        """What the other figures have to be seen against."""
+        self.cluster.report_warmth(report)
+        report.add("link", self.rate / 1e6, unit="MB/s")
 
     def close(self) -> None:
         self.cluster.close()

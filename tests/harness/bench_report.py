@@ -43,7 +43,7 @@ class BenchReport:
         self.figures: list[Figure] = []
 
     def add(self, name: str, value: float | Sequence[float], *, unit: str, reach: str | None = None) -> "BenchReport":
-        """`value` may be several repetitions: the figure is their median, the table shows how far they spread."""
+        """`value` may be several repetitions: the figure is their median, the report says how far they spread."""
         if isinstance(value, int | float):
             figure = Figure(name, float(value), unit, reach)
         else:
@@ -75,6 +75,7 @@ class BenchReport:
                     "unit": figure.unit,
                     "reach": figure.reach,
                     "ok": figure.is_reached,
+                    "spread": figure.spread,
                 }
                 for figure in self.figures
             ],

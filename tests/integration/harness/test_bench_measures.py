@@ -1,5 +1,7 @@
 """What the benchmarks compute from what they saw, on made-up observations."""
 
+import itertools
+
 import pytest
 from bench.bench_edge import gaps
 from bench.bench_lanes import every_for_a_quarter, slow_ones
@@ -15,14 +17,22 @@ def test_rate_is_what_came_after_the_first_arrival() -> None:
     assert gaps(seen) == pytest.approx([0.5, 1.5])
 
 
-def test_link_is_full_when_it_has_been_for_a_quarter_of_a_second() -> None:
-    rates = [100] * 100 + [800] * 100
-    looks, passed = [], 0
-    for index, rate in enumerate(rates):
-        passed += rate
-        looks.append(Look(index / 100, 0, 0, passed, 0))
-    assert full_after(looks, 80_000) == pytest.approx(1.24)
+def looks_at(rates: list[int]) -> list[Look]:
+    """A hundred looks a second, with so many bytes between one and the next."""
+    passed = itertools.accumulate(rates)
+    return [Look(index / 100, 0, 0, relay_bytes, 0) for index, relay_bytes in enumerate(passed)]
+
+
+def test_link_is_full_when_it_has_been_for_a_quarter_of_a_second_and_stays_so() -> None:
+    looks = looks_at([100] * 100 + [800] * 300)
+    assert full_after(looks, 79_999) == pytest.approx(1.24, abs=0.02)
     assert full_after(looks, 80_001) == SECONDS
+
+
+def test_a_burst_does_not_fill_the_link() -> None:
+    assert full_after(looks_at([100] * 100 + [1000] * 60 + [500] * 100 + [1000] * 300), 80_000) > 2.5
+    # Nor does what nobody has seen lasting.
+    assert full_after(looks_at([100] * 100 + [800] * 150), 79_999) == SECONDS
 
 
 @pytest.mark.parametrize("count", [4, 8, 12, 16])

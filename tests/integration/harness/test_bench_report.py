@@ -15,11 +15,13 @@ def test_last_line_is_one_json_object_with_every_figure(capsys: pytest.CaptureFi
     assert json.loads(lines[-1]) == {
         "bench": "distance",
         "figures": [
-            {"name": "rate at 150 ms", "value": 0.97, "unit": "x", "reach": ">= 0.97", "ok": True},
-            {"name": "first sample", "value": 4.0, "unit": "round trips", "reach": "<= 3", "ok": False},
-            {"name": "client CPU", "value": 0.5, "unit": "core-s/GB", "reach": None, "ok": True},
+            {"name": "rate at 150 ms", "value": 0.97, "unit": "x", "reach": ">= 0.97", "ok": True,
+             "spread": "0.95-0.99 of 3"},
+            {"name": "first sample", "value": 4.0, "unit": "round trips", "reach": "<= 3", "ok": False,
+             "spread": None},
+            {"name": "client CPU", "value": 0.5, "unit": "core-s/GB", "reach": None, "ok": True, "spread": None},
         ],
-    }
+    }  # fmt: skip
     assert any("0.95-0.99 of 3" in line for line in lines[:-1])
 
 
