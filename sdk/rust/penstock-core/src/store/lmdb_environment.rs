@@ -189,10 +189,10 @@ impl Environment {
             self.is_checked.store(true, Ordering::Relaxed);
         }
         loop {
-            let map_bytes = self.env.info().map_size;
-            let result = {
+            let (map_bytes, result) = {
                 let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-                self.write_once(&job)
+                // Inside of the gate even this: LMDB looks into the map to answer.
+                (self.env.info().map_size, self.write_once(&job))
             };
             match result {
                 Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapFull)))

@@ -102,6 +102,28 @@ fn map_larger_than_the_machine_is_refused_and_the_old_one_kept() {
     apply(&environment, &mut Model::new(), &[Change::Put(2, 10)]);
 }
 
+#[test]
+fn nobody_looks_into_the_map_while_it_is_moved() {
+    const MAP_BYTES: usize = 1 << 16;
+    let folder = tempfile::tempdir().unwrap();
+    let environment = Environment::open(folder.path(), MAP_BYTES).unwrap();
+    apply(&environment, &mut Model::new(), &[Change::Put(1, 10)]);
+    for _ in 0..200 {
+        std::thread::scope(|scope| {
+            let alone = environment.gate.write().unwrap();
+            for _ in 0..2 {
+                scope.spawn(|| environment.write(|_, _, _| Ok(())).unwrap());
+                scope.spawn(|| assert_eq!(environment.read(all_of).unwrap().len(), 1));
+            }
+            // Often enough for the threads to start meanwhile: to look into a map that is gone ends the process.
+            for _ in 0..200 {
+                environment.move_map(MAP_BYTES).unwrap();
+            }
+            drop(alone);
+        });
+    }
+}
+
 proptest! {
     #![proptest_config(crate::soak::cases(12, 300))]
 
