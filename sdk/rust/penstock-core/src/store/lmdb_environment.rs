@@ -160,7 +160,7 @@ impl Environment {
                     if may_clear_readers =>
                 {
                     may_clear_readers = false;
-                    self.env.clear_stale_readers()?;
+                    self.clear_killed_readers()?;
                 }
                 Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapResized))) => {
                     self.follow_growth()?;
@@ -198,7 +198,10 @@ impl Environment {
                 Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapFull)))
                     if map_bytes < MAX_MAP_BYTES =>
                 {
-                    self.grow(map_bytes)?;
+                    // What a killed reader held back may be room enough.
+                    if !self.clear_killed_readers()? {
+                        self.grow(map_bytes)?;
+                    }
                 }
                 Err(EnvironmentError::Lmdb(heed::Error::Mdb(MdbError::MapResized))) => {
                     self.follow_growth()?;
@@ -219,6 +222,12 @@ impl Environment {
         };
         job(&mut txn, &self.database, &before)?;
         Ok(txn.commit()?)
+    }
+
+    /// Whether there were any. Until then no page that one of them could have seen is used again.
+    fn clear_killed_readers(&self) -> Result<bool> {
+        let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.env.clear_stale_readers()? > 0)
     }
 
     fn grow(&self, full_map_bytes: usize) -> Result<()> {

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)] // the steps of a test stand outside of `#[test]` functions here
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 
@@ -122,6 +124,55 @@ fn nobody_looks_into_the_map_while_it_is_moved() {
             drop(alone);
         });
     }
+}
+
+/// Tells a process of this test program which folder to read.
+const FOLDER_TO_READ: &str = "PENSTOCK_TEST_FOLDER_TO_READ";
+
+#[test]
+#[ignore = "a process of its own for the test below, which kills it"]
+fn reader_that_does_not_end() {
+    let Some(folder) = std::env::var_os(FOLDER_TO_READ) else {
+        return;
+    };
+    let environment = Environment::open(Path::new(&folder), 1 << 16).unwrap();
+    environment
+        .read(|_| -> Result<()> {
+            println!("reading");
+            loop {
+                std::thread::park();
+            }
+        })
+        .unwrap();
+}
+
+fn kill_a_reader_of(folder: &Path) {
+    let mut reader = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--nocapture", "reader_that_does_not_end"])
+        .env(FOLDER_TO_READ, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(reader.stdout.take().unwrap()).lines();
+    let is_reading = output.any(|line| line.unwrap().contains("reading"));
+    reader.kill().unwrap();
+    reader.wait().unwrap();
+    assert!(is_reading);
+}
+
+#[test]
+fn file_does_not_grow_behind_a_killed_reader() {
+    const MAP_BYTES: usize = 1 << 18;
+    let folder = tempfile::tempdir().unwrap();
+    let environment = Environment::open(folder.path(), MAP_BYTES).unwrap();
+    let rewrite = || apply(&environment, &mut Model::new(), &[Change::Put(1, 20_000)]);
+    rewrite();
+    kill_a_reader_of(folder.path());
+    for _ in 0..40 {
+        rewrite();
+    }
+    let file = fs::metadata(folder.path().join("data.mdb")).unwrap();
+    assert!(file.len() <= MAP_BYTES as u64, "{} bytes", file.len());
 }
 
 proptest! {
