@@ -117,6 +117,21 @@ def test_read_only_file_system_can_be_read_and_refuses_to_be_written(tmp_path: P
 
 
 @needs_root
+def test_dataset_in_two_places_is_opened_once_by_a_process(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    target.mkdir()
+    with open_lmdb(source) as store:
+        store.write("samples", DATASET, [object_of(1)])
+        with mounted(target, "--bind", str(source)), open_lmdb(target) as same:
+            same.write("samples", DATASET, [object_of(2)])
+            places = [os.path.realpath(place) for place in Path("/proc/self/fd").iterdir()]
+            # Closing one of two would release the locks of both.
+            assert [place for place in places if place.endswith("lock.mdb")] == [f"{source}/{DATASET.hex()}/lock.mdb"]
+        store.write("samples", DATASET, [object_of(3)])
+        assert len(store.scan("samples", DATASET)) == 3
+
+
+@needs_root
 def test_reader_without_the_right_to_write_the_lock_file_is_told_what_to_check() -> None:
     program = """
 import json, os, sys

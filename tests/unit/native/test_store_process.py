@@ -93,6 +93,9 @@ def child():
     assert again.read("samples", DATASET, [os.getpid().to_bytes(16)]) == [{"f": b"child"}]
     mine.close()
     again.close()
+    # What the parent has open is still in the way after the child has closed its own.
+    with Store.open(config) as once_more:
+        assert once_more.read("samples", DATASET, [OBJECT]) == [{"f": b"x" * 100_000}]
 for _ in range(10):
     in_child(child)
 stop.set()

@@ -23,8 +23,8 @@ mod snapshot;
 
 use pages::Damage;
 pub(super) use pages::{Value, damage};
-use snapshot::DataFile;
 pub(super) use snapshot::Snapshot;
+use snapshot::{DataFile, FileIdentity};
 
 use crate::process::Owner;
 
@@ -40,6 +40,10 @@ const LOCK_FILE_BYTES: u64 = 1 << 20;
 /// A head that a commit is writing at this moment is read again so often, with this pause.
 const HEAD_TRIES: u32 = 20;
 const HEAD_PAUSE: Duration = Duration::from_millis(1);
+
+/// How long opening waits for other threads of this process, and how often it looks.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+const OPEN_PAUSE: Duration = Duration::from_millis(1);
 
 type Raw = Database<Bytes, Bytes>;
 
@@ -88,7 +92,18 @@ pub(super) struct Environment {
     gate: RwLock<()>,
 }
 
-type Registry = HashMap<PathBuf, (Owner, Weak<Environment>)>;
+/// What a process has opened, or has inherited from its parent.
+#[derive(Debug)]
+struct Opened {
+    owner: Owner,
+    /// The folder that it is known by to heed, which opens no folder twice.
+    folder: PathBuf,
+    environment: Weak<Environment>,
+}
+
+/// By the data file and not by the folder, of which a mount makes a second name: LMDB loses its locks on a file that a
+/// process opens twice.
+type Registry = HashMap<FileIdentity, Opened>;
 
 static OPENED: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
@@ -96,28 +111,55 @@ impl Environment {
     /// The environment in `folder`, shared by everything in this process that asks for it.
     pub(super) fn open(folder: &Path, first_map_bytes: usize) -> Result<Arc<Self>> {
         let folder = folder.canonicalize()?;
-        let mut opened = lock_registry()?;
-        if let Some((owner, known)) = opened.get(&folder)
-            && owner.is_current()
-            && let Some(environment) = known.upgrade()
-        {
-            return Ok(environment);
+        let deadline = Instant::now() + OPEN_PATIENCE;
+        loop {
+            if let Some(environment) = Self::try_open(&folder, first_map_bytes)? {
+                return Ok(environment);
+            }
+            if Instant::now() >= deadline {
+                return Err(io::Error::other(
+                    "this process still has the files open that were in the folder before: close the stores that use them",
+                )
+                .into());
+            }
+            std::thread::sleep(OPEN_PAUSE);
         }
-        let environment = Arc::new(Self::open_new(&folder, first_map_bytes)?);
-        let entry = (environment.owner, Arc::downgrade(&environment));
-        opened.insert(folder, entry);
-        Ok(environment)
     }
 
-    fn open_new(folder: &Path, first_map_bytes: usize) -> Result<Self> {
+    /// `None` as long as this process has a handle on the files, or on the folder, that nobody can share any more.
+    fn try_open(folder: &Path, first_map_bytes: usize) -> Result<Option<Arc<Self>>> {
+        let mut registry = lock_registry()?;
+        if let Some(file) = DataFile::identity_in(folder)?
+            && let Some(known) = registry.get(&file)
+            && known.owner.is_current()
+        {
+            let shared = known.environment.upgrade();
+            if shared.is_some() || heed::env_closing_event(&known.folder).is_some() {
+                return Ok(shared);
+            }
+        }
         refuse_full_disk(folder)?;
         check_heads(folder)?;
         let env = match open_env(folder, first_map_bytes) {
+            Err(heed::Error::EnvAlreadyOpened) if is_opened_here(&registry, folder) => {
+                return Ok(None);
+            }
             // The parent of this process had it open when it forked. Its handle is dead here, so the files are
             // opened once more under another name of their folder.
             Err(heed::Error::EnvAlreadyOpened) => open_under_alias(folder, first_map_bytes)?,
             other => other?,
         };
+        let environment = Arc::new(Self::new(env, folder)?);
+        let opened = Opened {
+            owner: environment.owner,
+            folder: environment.env.path().to_owned(),
+            environment: Arc::downgrade(&environment),
+        };
+        registry.insert(environment.data.identity()?, opened);
+        Ok(Some(environment))
+    }
+
+    fn new(env: Env<WithoutTls>, folder: &Path) -> Result<Self> {
         env.clear_stale_readers()?;
         let data = DataFile::open(folder)?;
         let page_bytes = data.page_bytes()?;
@@ -265,13 +307,13 @@ impl Drop for Environment {
 
 /// Waits a bounded time: a lock held by another thread at a fork is never released in the child.
 fn lock_registry() -> io::Result<std::sync::MutexGuard<'static, Registry>> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + OPEN_PATIENCE;
     loop {
         match OPENED.try_lock() {
             Ok(guard) => return Ok(guard),
             Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(OPEN_PAUSE);
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::other(
@@ -280,6 +322,12 @@ fn lock_registry() -> io::Result<std::sync::MutexGuard<'static, Registry>> {
             }
         }
     }
+}
+
+/// Whether this very process has opened a folder under its own name.
+fn is_opened_here(registry: &Registry, folder: &Path) -> bool {
+    let mut all = registry.values();
+    all.any(|opened| opened.owner.is_current() && opened.folder == folder)
 }
 
 /// A commit may write a head at the moment when it is looked at.

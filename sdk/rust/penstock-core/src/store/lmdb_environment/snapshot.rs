@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -19,11 +19,27 @@ use super::pages::{
 use super::{EnvironmentError, Result};
 use crate::arena::Pool;
 
+/// Device and inode: the same under every name of a file, and no other file's as long as it is open.
+pub(super) type FileIdentity = (u64, u64);
+
 /// The data file of an environment.
 #[derive(Debug)]
 pub(crate) struct DataFile(File);
 
 impl DataFile {
+    /// The identity of the data file in `folder`, if there is one.
+    pub fn identity_in(folder: &Path) -> io::Result<Option<FileIdentity>> {
+        match Self::open(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => other?.identity().map(Some),
+        }
+    }
+
+    pub fn identity(&self) -> io::Result<FileIdentity> {
+        let file = self.0.metadata()?;
+        Ok((file.dev(), file.ino()))
+    }
+
     pub fn open(folder: &Path) -> io::Result<Self> {
         File::open(folder.join("data.mdb")).map(Self)
     }

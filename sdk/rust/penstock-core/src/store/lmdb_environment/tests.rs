@@ -126,6 +126,37 @@ fn nobody_looks_into_the_map_while_it_is_moved() {
     }
 }
 
+#[test]
+fn closing_environment_is_waited_for_and_never_opened_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path());
+    let own_name = folder.path().canonicalize().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    let environment = Environment::open(folder.path(), 1 << 16).unwrap();
+                    assert_eq!(environment.env.path(), own_name);
+                    environment.read(|_| Ok(())).unwrap();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn one_file_in_two_folders_is_opened_once() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path());
+    let other = tempfile::tempdir().unwrap();
+    for name in ["data.mdb", "lock.mdb"] {
+        fs::hard_link(folder.path().join(name), other.path().join(name)).unwrap();
+    }
+    let environment = Environment::open(folder.path(), 1 << 16).unwrap();
+    let same = Environment::open(other.path(), 1 << 16).unwrap();
+    assert!(Arc::ptr_eq(&environment, &same));
+}
+
 /// Tells a process of this test program which folder to read.
 const FOLDER_TO_READ: &str = "PENSTOCK_TEST_FOLDER_TO_READ";
 
