@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,24 @@ def test_read_only_file_system_can_be_read_and_refuses_to_be_written(tmp_path: P
             assert len(store.scan("samples", DATASET)) == 20
             with pytest.raises(ValueError, match="reading only"):
                 store.write("samples", DATASET, [object_of(1)])
+
+
+@needs_root
+def test_read_only_medium_without_room_and_locks_can_be_read(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    target.mkdir()
+    with open_lmdb(source) as store:
+        store.write("samples", DATASET, [object_of(number) for number in range(20)])
+    with mounted(target, "-t", "tmpfs", "-o", "size=8m", "tmpfs"):
+        # As on a squashfs or a CD, whose images hold no byte more than their files.
+        folder = target / DATASET.hex()
+        folder.mkdir()
+        shutil.copy(source / DATASET.hex() / "data.mdb", folder)
+        with suppress(OSError):
+            (target / "ballast").write_bytes(bytes(8 << 20))
+        subprocess.run(["mount", "-o", "remount,ro", str(target)], check=True)
+        with open_lmdb(target, is_read_only=True) as store:
+            assert store.read("samples", DATASET, [id_of(4)]) == [fields_of(4)]
 
 
 @needs_root

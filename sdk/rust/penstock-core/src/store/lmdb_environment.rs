@@ -409,13 +409,23 @@ fn is_read_only(error: &io::Error) -> bool {
 }
 
 fn refuse_full_disk(folder: &Path) -> io::Result<()> {
-    if folder.join("lock.mdb").exists() || free_bytes(folder)? >= LOCK_FILE_BYTES {
+    if folder.join("lock.mdb").exists() || !is_full(&disk_of(folder)?) {
         return Ok(());
     }
     Err(io::Error::from_raw_os_error(libc::ENOSPC))
 }
 
+/// Whether there is no room for a lock file. A read-only medium never has any: LMDB reads it without locks.
+const fn is_full(disk: &libc::statvfs) -> bool {
+    disk.f_flag & libc::ST_RDONLY == 0 && disk.f_bavail * disk.f_frsize < LOCK_FILE_BYTES
+}
+
 pub(super) fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let disk = disk_of(folder)?;
+    Ok(disk.f_bavail * disk.f_frsize)
+}
+
+fn disk_of(folder: &Path) -> io::Result<libc::statvfs> {
     let path = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(folder.as_os_str()))?;
     // SAFETY: `path` ends with a zero byte and `answer` is a plain structure that the call fills.
     let (code, answer) = unsafe {
@@ -425,7 +435,7 @@ pub(super) fn free_bytes(folder: &Path) -> io::Result<u64> {
     if code != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(answer.f_bavail * answer.f_frsize)
+    Ok(answer)
 }
 
 /// The name of the network file system that `folder` is on, if it is on one: LMDB's locks and maps break there.

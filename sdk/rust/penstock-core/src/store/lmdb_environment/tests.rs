@@ -157,6 +157,21 @@ fn one_file_in_two_folders_is_opened_once() {
     assert!(Arc::ptr_eq(&environment, &same));
 }
 
+#[test]
+fn read_only_medium_is_not_full() {
+    // SAFETY: a plain structure of numbers.
+    let mut disk: libc::statvfs = unsafe { std::mem::zeroed() };
+    assert!(is_full(&disk));
+    disk.f_flag = libc::ST_RDONLY | libc::ST_NOSUID;
+    assert!(!is_full(&disk));
+    disk.f_flag = 0;
+    disk.f_frsize = 4096;
+    disk.f_bavail = LOCK_FILE_BYTES / 4096 - 1;
+    assert!(is_full(&disk));
+    disk.f_bavail += 1;
+    assert!(!is_full(&disk));
+}
+
 /// Tells a process of this test program which folder to read.
 const FOLDER_TO_READ: &str = "PENSTOCK_TEST_FOLDER_TO_READ";
 
