@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from fault.embedded import far_folder
 from fault.embedded.objects import DATASET, fields_of, id_of, object_of, open_lmdb
 
-from penstock._errors import ConfigError, StoreFull, StoreUnavailable
+from penstock._errors import ConfigError, StoreFull, StoreRefused, StoreUnavailable
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and other users need root")
 
@@ -148,6 +149,25 @@ def test_dataset_in_two_places_is_opened_once_by_a_process(tmp_path: Path) -> No
             assert [place for place in places if place.endswith("lock.mdb")] == [f"{source}/{DATASET.hex()}/lock.mdb"]
         store.write("samples", DATASET, [object_of(3)])
         assert len(store.scan("samples", DATASET)) == 3
+
+
+@needs_root
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no FUSE here")
+def test_dataset_whose_folder_is_on_a_network_is_refused(tmp_path: Path) -> None:
+    store_folder, far = tmp_path / "store", tmp_path / "far"
+    far.mkdir()
+    argv = [sys.executable, far_folder.__file__, str(far)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server, open_lmdb(store_folder) as store:
+        assert server.stdout is not None
+        if server.stdout.readline() != "mounted\n":
+            pytest.skip("no FUSE mount here")
+        try:
+            (store_folder / DATASET.hex()).symlink_to(far)
+            with pytest.raises(StoreRefused, match="is on sshfs, a network file system"):
+                store.write("samples", DATASET, [object_of(1)])
+        finally:
+            server.kill()
+            subprocess.run(["umount", "-l", str(far)], check=True)
 
 
 @needs_root

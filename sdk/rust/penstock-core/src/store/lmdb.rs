@@ -116,13 +116,18 @@ fn check_folder(config: &LmdbConfig) -> Result<(), OpenError> {
     }
     match network_file_system(path) {
         Ok(None) => Ok(()),
-        Ok(Some(name)) => refuse(format!(
-            "the store folder {shown} is on {name}, a network file system, where LMDB loses data: choose a folder on a local disk"
-        )),
+        Ok(Some(name)) => refuse(on_network(path, &name)),
         Err(error) => refuse(format!(
             "the store folder {shown} cannot be examined: {error}"
         )),
     }
+}
+
+fn on_network(folder: &Path, name: &str) -> String {
+    let shown = folder.display();
+    format!(
+        "the store folder {shown} is on {name}, a network file system, where LMDB loses data: choose a folder on a local disk"
+    )
 }
 
 fn probe_write(path: &Path) -> io::Result<()> {
@@ -187,8 +192,17 @@ impl Shared {
             attempts: 1,
             waited: Duration::ZERO,
         };
+        let refused = |reason: String| StoreError::Refused {
+            operation: operation.to_owned(),
+            reason,
+            node: None,
+            attempts: 1,
+        };
         match error {
             EnvironmentError::Damaged(what) => unavailable(self.damage(dataset_id, &what)),
+            EnvironmentError::OnNetwork(name) => {
+                refused(on_network(&self.folder_of(dataset_id), &name))
+            }
             EnvironmentError::Lmdb(heed::Error::Io(io)) if is_full(&io) => StoreError::Full {
                 reason: format!("no room is left on the disk of {folder}: free some and try again"),
             },
@@ -198,14 +212,9 @@ impl Shared {
             EnvironmentError::Lmdb(heed::Error::Io(io))
                 if io.kind() == io::ErrorKind::PermissionDenied =>
             {
-                StoreError::Refused {
-                    operation: operation.to_owned(),
-                    reason: format!(
-                        "no right to write in {folder}; readers too need it for LMDB's lock file: check the folder's owner and rights"
-                    ),
-                    node: None,
-                    attempts: 1,
-                }
+                refused(format!(
+                    "no right to write in {folder}; readers too need it for LMDB's lock file: check the folder's owner and rights"
+                ))
             }
             EnvironmentError::Lmdb(other) => unavailable(format!("{other} (LMDB store {folder})")),
         }
@@ -247,9 +256,7 @@ impl Shared {
                 EnvironmentError::Damaged(what) => {
                     corrupt(names_of(request), self.damage(request.dataset_id, &what))
                 }
-                other @ EnvironmentError::Lmdb(_) => {
-                    self.failure("reading an object", request.dataset_id, other)
-                }
+                other => self.failure("reading an object", request.dataset_id, other),
             })?;
         let mut fields = Vec::with_capacity(values.len());
         for (name, value) in values {

@@ -54,6 +54,8 @@ pub(super) enum EnvironmentError {
     Lmdb(heed::Error),
     /// The file is not what LMDB has written: no retry helps.
     Damaged(String),
+    /// The name of the network file system that the folder is on.
+    OnNetwork(String),
 }
 
 impl From<Damage> for EnvironmentError {
@@ -138,6 +140,7 @@ impl Environment {
                 return Ok(shared);
             }
         }
+        refuse_network(folder)?;
         refuse_full_disk(folder)?;
         check_heads(folder)?;
         let env = match open_env(folder, first_map_bytes) {
@@ -406,6 +409,14 @@ fn is_read_only(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EACCES | libc::EROFS | libc::EPERM)
     )
+}
+
+/// The store's own folder was looked at before, but this one may be a link or a mount.
+fn refuse_network(folder: &Path) -> Result<()> {
+    match network_file_system(folder)? {
+        Some(name) => Err(EnvironmentError::OnNetwork(name)),
+        None => Ok(()),
+    }
 }
 
 fn refuse_full_disk(folder: &Path) -> io::Result<()> {
