@@ -34,8 +34,10 @@ const FIRST_PATIENCE: Duration = Duration::from_millis(500);
 const SILENT_PATIENCE: Duration = Duration::from_secs(3);
 /// A read without a lane is woken when there is one; so often it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// No answer is waited for longer; it got lost, and so did the one that was asked for in its place.
+/// No small answer is waited for longer; it got lost, and so did the one that was asked for in its place.
 const ASK_PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes a second of the slowest line that is read over: a large answer is waited for in proportion.
+const SLOWEST_RATE: u64 = 256 << 10;
 
 /// Whether a lane can take one more read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,6 +162,12 @@ struct Inquiry<'a, Q> {
     not: Option<SocketAddr>,
 }
 
+impl<Q> Inquiry<'_, Q> {
+    fn patience(&self) -> Duration {
+        ASK_PATIENCE + Duration::from_secs(self.size_bytes / SLOWEST_RATE)
+    }
+}
+
 /// A lane that a read was given to.
 #[derive(Debug)]
 struct Chosen<L> {
@@ -270,13 +278,13 @@ impl<C: Connector> Lanes<C> {
             }
             wait = TICK;
             if let Some(second) = self.second(&inquiry, &first, started) {
-                return self.race(started, question, (&first, answer), second).await;
+                return self.race(started, &inquiry, (&first, answer), second).await;
             }
             let is_silent = first.standing.is_silent();
             let patience = if is_silent {
                 SILENT_PATIENCE
             } else {
-                ASK_PATIENCE
+                inquiry.patience()
             };
             if now() - started >= patience {
                 return Err(AskError::Silent { node: first.node });
@@ -356,13 +364,13 @@ impl<C: Connector> Lanes<C> {
     async fn race(
         &self,
         started: Instant,
-        question: &Question<C>,
+        inquiry: &Inquiry<'_, Question<C>>,
         (first, first_answer): (&Chosen<C::Lane>, Asking<'_, C>),
         second: Chosen<C::Lane>,
     ) -> Result<(Answer<C>, SocketAddr), AskError<Error<C>>> {
         let mut answers = FuturesUnordered::new();
         answers.push(first_answer.map(|answer| (first, answer)).boxed());
-        let second_answer = second.lane.ask(question);
+        let second_answer = second.lane.ask(inquiry.question);
         answers.push(second_answer.map(|answer| (&second, answer)).boxed());
         let mut owing = vec![first, &second];
         // One failure is no answer yet: the other lane may still give one.
@@ -382,7 +390,7 @@ impl<C: Connector> Lanes<C> {
                 }
                 () = sleep(TICK) => {
                     let is_lost = owing.iter().all(|lane| lane.standing.is_silent());
-                    if is_lost || now() - started >= ASK_PATIENCE {
+                    if is_lost || now() - started >= inquiry.patience() {
                         let node = second.node;
                         return Err(failure.unwrap_or(AskError::Silent { node }));
                     }

@@ -104,7 +104,12 @@ impl Lane for SimulatedLane {
             let (world, meter, node) =
                 (Arc::clone(&self.world), Arc::clone(&self.meter), self.node);
             let arrival = tokio::spawn(async move {
-                tokio::time::sleep_until(end_at.into()).await;
+                while now() < end_at {
+                    tokio::time::sleep_until(end_at.min(now() + TICK).into()).await;
+                    if now() > head_at && world.get(node).state != NodeState::Silent {
+                        meter.heard(now());
+                    }
+                }
                 while world.get(node).state == NodeState::Silent {
                     sleep(Duration::from_millis(10)).await;
                 }
@@ -176,10 +181,16 @@ fn node(last: u8) -> SocketAddr {
 const LIMITS: LaneLimits = LaneLimits { least: 2, most: 8 };
 
 async fn three_nodes() -> (Arc<World>, Arc<Lanes<SimulatedConnector>>, Vec<SocketAddr>) {
+    nodes_that_are([HEALTHY; 3]).await
+}
+
+async fn nodes_that_are(
+    behaviours: [Behaviour; 3],
+) -> (Arc<World>, Arc<Lanes<SimulatedConnector>>, Vec<SocketAddr>) {
     let world = Arc::new(World::default());
     let nodes: Vec<SocketAddr> = (1..=3).map(node).collect();
-    for node in &nodes {
-        world.set(*node, HEALTHY);
+    for (node, behaviour) in nodes.iter().zip(behaviours) {
+        world.set(*node, behaviour);
     }
     let connector = SimulatedConnector {
         nodes: nodes.clone(),
@@ -457,4 +468,41 @@ async fn reads_without_a_lane_wait_until_they_are_told() {
     assert!(looks < 1000 * 6 * 3 * 4, "{looks} looks");
     assert!(answers.iter().all(Result::is_ok));
     assert!(now() - started < Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_answer_is_waited_for_while_its_bytes_come() {
+    const LARGE: u64 = 20 << 20;
+    let slow = Behaviour {
+        rate: 500e3,
+        ..HEALTHY
+    };
+    // 42 seconds: alone, or with a copy of it on a second lane that is no faster.
+    for warm_up_seconds in [0, 3] {
+        let (world, lanes, nodes) = three_nodes().await;
+        load(&lanes, &nodes, 30, warm_up_seconds).await;
+        for node in &nodes {
+            world.set(*node, slow);
+        }
+        let asked = lanes.ask(&nodes, LARGE, None, &LARGE).await;
+        assert!(asked.is_ok(), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_noticed_after_the_time_that_its_size_may_take() {
+    const LARGE: u64 = 20 << 20;
+    // Bytes come, but the answer that is waited for is not among them.
+    let lost = Behaviour {
+        rate: 1e3,
+        ..HEALTHY
+    };
+    for (size, patience_seconds) in [(SIZE, 15), (LARGE, 15 + 80)] {
+        let (_, lanes, nodes) = nodes_that_are([lost; 3]).await;
+        let started = now();
+        let error = lanes.ask(&nodes, size, None, &size).await.unwrap_err();
+        assert!(error.to_string().contains("does not answer"), "{error}");
+        let waited = (now() - started).as_secs();
+        assert_eq!(waited, patience_seconds, "{size} bytes");
+    }
 }
