@@ -38,6 +38,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes a second of the slowest line that is read over: a large answer is waited for in proportion.
 const SLOWEST_RATE: u64 = 256 << 10;
+/// How long nodes without a lane are waited for at the start when another has one: reads can begin there.
+const STRAGGLER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Whether a lane can take one more read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,9 +205,16 @@ impl<C: Connector> Lanes<C> {
         lanes
     }
 
-    /// Waits until every node has a lane or has failed to give one.
+    /// Waits until every node has a lane or has failed to give one, or has taken much longer than another.
     pub async fn settled(&self) {
+        let mut first_at = None;
         while !self.roster().is_settled() {
+            if self.roster().is_any_usable() {
+                let first_at = *first_at.get_or_insert_with(now);
+                if now() - first_at >= STRAGGLER_PATIENCE {
+                    return;
+                }
+            }
             sleep(Duration::from_millis(2)).await;
         }
     }

@@ -506,3 +506,21 @@ async fn a_lost_answer_is_noticed_after_the_time_that_its_size_may_take() {
         assert_eq!(waited, patience_seconds, "{size} bytes");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_node_does_not_hold_up_the_start() {
+    let frozen = Behaviour {
+        delay: Duration::from_millis(2500),
+        state: NodeState::Silent,
+        ..HEALTHY
+    };
+    let started = now();
+    let (_, lanes, nodes) = nodes_that_are([frozen, HEALTHY, HEALTHY]).await;
+    let waited = now() - started;
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    assert!(lanes.ask(&nodes, SIZE, None, &SIZE).await.is_ok());
+    // Where no node has a lane yet, the first one is waited for.
+    let started = now();
+    nodes_that_are([frozen; 3]).await;
+    assert!(now() - started >= Duration::from_secs(5));
+}
