@@ -41,6 +41,9 @@ const SLOWEST_RATE: u64 = 256 << 10;
 /// How long nodes without a lane are waited for at the start when another has one: reads can begin there.
 const STRAGGLER_PATIENCE: Duration = Duration::from_secs(1);
 
+/// A silent lane is given up then; a node that was frozen comes back before.
+pub const GIVE_UP: Duration = Duration::from_secs(12);
+
 /// Whether a lane can take one more read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Open, PROBE_AFTER, Roster, Slot, Trouble};
-use crate::lanes::{Condition, Lane, Meter, Shard, hedging};
+use crate::lanes::{Condition, GIVE_UP, Lane, Meter, Shard, hedging};
 
 /// Bytes on their way that one lane is meant for. A connection carries one TCP window a round trip, which is
 /// 4 to 6 MB on an ordinary system; half of it leaves room for uneven lanes.
@@ -23,8 +23,6 @@ const PEAK_MEMORY: Duration = Duration::from_secs(15);
 const SILENT_DELAYS: u32 = 6;
 const SILENT_LEAST: Duration = Duration::from_secs(1);
 const SILENT_MOST: Duration = Duration::from_secs(3);
-/// A silent lane is given up then; a node that was frozen comes back before.
-const GIVE_UP: Duration = Duration::from_secs(12);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 const PATIENCE_EVERY: Duration = Duration::from_millis(200);

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use futures::future::{BoxFuture, join};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
@@ -26,6 +27,11 @@ use crate::store::Secret;
 
 /// Opening takes two or three round trips, four with TLS.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+/// Whatever stands between forgets connections that nobody uses. Probes keep it from that, or show that it has happened.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(30))
+    .with_interval(Duration::from_secs(10))
+    .with_retries(3);
 /// Heads and small answers are received through this; the rest of a large answer goes to its own memory.
 const READ_BYTES: usize = 16 << 10;
 /// After an answer of this size little more than a head is read at once: the next one will be large too.
@@ -136,7 +142,7 @@ impl Connection {
         let started = Instant::now();
         let text = |error: io::Error| error.to_string();
         let stream = TcpStream::connect(node).await.map_err(text)?;
-        stream.set_nodelay(true).map_err(text)?;
+        set_options(&stream).map_err(text)?;
         let meter = Arc::new(Meter::new(started));
         let mut connection = match entrance.tls {
             None => {
@@ -257,6 +263,16 @@ impl Connection {
             _ => Err(Damaged("not the answer to a preparation").into()),
         }
     }
+}
+
+fn set_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&KEEPALIVE)?;
+    // Nor is what was sent, and never acknowledged, sent again for the minutes that systems allow.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(crate::lanes::GIVE_UP))?;
+    Ok(())
 }
 
 impl Lane for Connection {

@@ -2,6 +2,7 @@
 
 use futures::poll;
 use tokio::io::{DuplexStream, ReadHalf};
+use tokio::net::TcpListener;
 
 use super::*;
 
@@ -113,4 +114,21 @@ async fn a_node_without_shards_is_entered_alike() {
     };
     let (sharding, ()) = join(connection.log_in(None), serve).await;
     assert_eq!(sharding, Ok(None));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_connection_that_is_dead_is_found_out_while_nobody_uses_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
+    let stream = stream.unwrap();
+    set_options(&stream).unwrap();
+    let socket = SockRef::from(&stream);
+    assert!(stream.nodelay().unwrap() && socket.keepalive().unwrap());
+    let first = socket.tcp_keepalive_time().unwrap();
+    let interval = socket.tcp_keepalive_interval().unwrap();
+    assert_eq!([first, interval].map(|time| time.as_secs()), [30, 10]);
+    assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+    let patience = socket.tcp_user_timeout().unwrap();
+    assert_eq!(patience, Some(Duration::from_secs(12)));
 }
