@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.timeout(900)
 
 SAMPLES = 300
 SAMPLE_BYTES = 20_000
+# The driver gives a node up that takes connections and says nothing after ten seconds; three times slack.
+OPENING_SECONDS = 40
 
 
 @pytest.fixture
@@ -70,3 +73,20 @@ def test_a_killed_node_loses_no_read_and_no_write(
     late = os.urandom(16)
     store.write("samples", dataset_id, [(late, [("image", b"late")])])
     assert store.read("samples", dataset_id, [late]) == [{"image": b"late"}]
+
+
+def test_a_frozen_node_does_not_keep_a_store_from_opening(
+    cassandra_ring: CassandraCluster, ring_keyspace: str, store: Store, written: tuple[bytes, dict[bytes, bytes]]
+) -> None:
+    config = cassandra_ring.store_config(ring_keyspace)
+    victim, away = cassandra_ring.nodes[1], cassandra_ring.contact_points[1]
+    victim.freeze()
+    # Whether it is the first to be asked or is not among the contact points at all, and only found as one of the ring.
+    others = [point for point in cassandra_ring.contact_points if point != away]
+    for contact_points in ([away, *others], others):
+        started = time.monotonic()
+        with Store.open(json.dumps(config | {"contact_points": contact_points})) as opened:
+            assert time.monotonic() - started < OPENING_SECONDS
+            _read_all(opened, written)
+    victim.thaw()
+    _read_all(store, written)

@@ -139,30 +139,39 @@ impl Connection {
         entrance: Entrance,
         pool: Pool,
     ) -> Result<(Self, Arc<Meter>), String> {
-        let started = Instant::now();
+        let meter = Arc::new(Meter::new(Instant::now()));
         let text = |error: io::Error| error.to_string();
         let stream = TcpStream::connect(node).await.map_err(text)?;
-        set_options(&stream).map_err(text)?;
-        let meter = Arc::new(Meter::new(started));
-        let mut connection = match entrance.tls {
-            None => {
-                let (source, sink) = stream.into_split();
-                let source = Incoming::new(source, pool);
-                Self::start(source, sink, Arc::clone(&meter))
-            }
-            Some(config) => {
-                let name = ServerName::from(node.ip());
-                let stream = TlsConnector::from(config)
-                    .connect(name, stream)
-                    .await
-                    .map_err(text)?;
-                let (source, sink) = tokio::io::split(stream);
-                let source = Incoming::new(source, pool);
-                Self::start(source, sink, Arc::clone(&meter))
-            }
-        };
+        let connection = Self::over(stream, entrance.tls, pool, Arc::clone(&meter)).await;
+        let mut connection = connection.map_err(text)?;
         connection.sharding = connection.log_in(entrance.login).await?;
         Ok((connection, meter))
+    }
+
+    /// Whether a node speaks CQL: it says what it can do before it wants to know who asks.
+    pub async fn is_answered(stream: TcpStream, tls: Option<Arc<ClientConfig>>) -> bool {
+        let meter = Arc::new(Meter::new(Instant::now()));
+        match Self::over(stream, tls, Pool::new(0), meter).await {
+            Ok(connection) => connection.small(&Ask::Options).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    async fn over(
+        stream: TcpStream,
+        tls: Option<Arc<ClientConfig>>,
+        pool: Pool,
+        meter: Arc<Meter>,
+    ) -> io::Result<Self> {
+        set_options(&stream)?;
+        let Some(config) = tls else {
+            let (source, sink) = stream.into_split();
+            return Ok(Self::start(Incoming::new(source, pool), sink, meter));
+        };
+        let name = ServerName::from(stream.peer_addr()?.ip());
+        let stream = TlsConnector::from(config).connect(name, stream).await?;
+        let (source, sink) = tokio::io::split(stream);
+        Ok(Self::start(Incoming::new(source, pool), sink, meter))
     }
 
     fn start(

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -16,21 +17,26 @@ use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError,
     NewSessionError,
 };
+use scylla::policies::host_filter::DcHostFilter;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connection::Entrance;
+use super::connection::{Connection, Entrance};
 use crate::errors::OpenError;
 use crate::store::CqlConfig;
 
-/// A wrong address or password has to be reported within five seconds.
+/// A wrong address or password has to be reported within five seconds: what takes connections and says nothing is asked
+/// for a second by us, and then by the driver, whose errors are precise.
 const TCP_PATIENCE: Duration = Duration::from_secs(3);
-const OPEN_PATIENCE: Duration = Duration::from_millis(4500);
-/// Opening takes about twenty round trips: far clusters get more time, in proportion.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+const OPEN_PATIENCE: Duration = Duration::from_millis(3500);
+/// An answer takes two to four round trips, opening about twenty: far clusters get more time, in proportion.
+const ANSWER_ROUND_TRIPS: u32 = 10;
 const OPEN_ROUND_TRIPS: u32 = 40;
+/// Where somebody speaks CQL the driver can take its time: it waits for all nodes, for a frozen one twice KEEPALIVE.
 const MAX_OPEN_PATIENCE: Duration = Duration::from_secs(20);
 /// For writes and questions about the cluster; samples are read through lanes. A Cassandra node is one shard.
 const CONNECTIONS_A_SHARD: NonZeroUsize = NonZeroUsize::new(2).unwrap();
@@ -48,10 +54,11 @@ pub(super) struct Opened {
 pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
     check(config)?;
     let tls = config.ca_pem.as_deref().map(tls_config).transpose()?;
-    let round_trip = knock(config).await?;
-    let patience = (round_trip * OPEN_ROUND_TRIPS).clamp(OPEN_PATIENCE, MAX_OPEN_PATIENCE);
+    let way = find_way(config, tls.as_ref()).await?;
     let mut builder = SessionBuilder::new()
-        .known_nodes(&config.contact_points)
+        .known_nodes(&way.points)
+        // The others are never asked, and need not be reachable from here.
+        .host_filter(Arc::new(DcHostFilter::new(config.local_dc.clone())))
         .pool_size(PoolSize::PerShard(CONNECTIONS_A_SHARD))
         .connection_timeout(TCP_PATIENCE)
         .keepalive_interval(KEEPALIVE)
@@ -63,9 +70,9 @@ pub(super) async fn open(config: &CqlConfig) -> Result<Opened, OpenError> {
     if let (Some(user), Some(password)) = (&config.username, &config.password) {
         builder = builder.user(user, password.reveal());
     }
-    let session = timeout(patience, builder.build())
+    let session = timeout(way.patience, builder.build())
         .await
-        .map_err(|_| silent(config, patience))?
+        .map_err(|_| silent(config, &way))?
         .map_err(|error| explain(config, &error))?;
     let login = config.username.clone().zip(config.password.clone());
     Ok(Opened {
@@ -143,32 +150,87 @@ fn tls_config(ca_pem: &str) -> Result<Arc<ClientConfig>, OpenError> {
     Ok(Arc::new(config))
 }
 
-/// Finds out in parallel whether anything listens, and how far away it is: the driver itself asks one after the other.
-async fn knock(config: &CqlConfig) -> Result<Duration, OpenError> {
-    let answers = join_all(config.contact_points.iter().map(|point| async move {
-        let started = Instant::now();
-        let address = with_port(point);
-        match timeout(TCP_PATIENCE, TcpStream::connect(&address)).await {
-            Ok(Ok(_)) => Ok(started.elapsed()),
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                Err(format!("nothing listens on {address}"))
+/// Where the driver shall try to get in, and for how long.
+struct Way {
+    points: Vec<String>,
+    patience: Duration,
+    speaks_cql: bool,
+}
+
+/// What a contact point did when it was knocked at; durations are those of connecting.
+enum Knock {
+    Answered(Duration),
+    /// It took the connection and said nothing, or nothing that we understand.
+    Taken(Duration),
+    Failed(String),
+}
+
+/// Knocks at all contact points at once and leaves those out that do not answer while others do: the driver asks one
+/// after the other, and waits long for one that is frozen.
+async fn find_way(config: &CqlConfig, tls: Option<&Arc<ClientConfig>>) -> Result<Way, OpenError> {
+    let knocks = config.contact_points.iter();
+    let mut knocks: FuturesUnordered<_> = knocks
+        .map(|point| async move { (point.clone(), knock(point, tls.cloned()).await) })
+        .collect();
+    let (mut answered, mut taken, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    // No knock takes longer by itself.
+    let mut end_at = Instant::now() + 2 * TCP_PATIENCE;
+    while let Ok(Some((point, knock))) = timeout_at(end_at, knocks.next()).await {
+        match knock {
+            Knock::Answered(round_trip) => {
+                end_at = end_at.min(Instant::now() + answer_patience(round_trip));
+                answered.push((round_trip, point));
             }
-            Ok(Err(error)) => Err(format!("{address}: {error}")),
-            Err(_) => Err(format!(
-                "{address} does not answer within {} s",
-                TCP_PATIENCE.as_secs()
-            )),
+            Knock::Taken(round_trip) => taken.push((round_trip, point)),
+            Knock::Failed(reason) => failed.push(reason),
         }
-    }))
-    .await;
-    let (reached, failed): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
-    let nearest = reached.into_iter().filter_map(Result::ok).min();
-    nearest.ok_or_else(|| OpenError::Unavailable {
+    }
+    let speaks_cql = !answered.is_empty();
+    let reached = if speaks_cql { answered } else { taken };
+    let nearest = reached.iter().map(|(round_trip, _)| *round_trip).min();
+    let nearest = nearest.ok_or_else(|| OpenError::Unavailable {
         message: format!(
             "no node of the store can be reached: {}. Check the addresses and that the cluster runs",
-            failed.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("; ")
+            failed.join("; ")
         ),
+    })?;
+    Ok(Way {
+        points: reached.into_iter().map(|(_, point)| point).collect(),
+        patience: if speaks_cql {
+            MAX_OPEN_PATIENCE
+        } else {
+            (nearest * OPEN_ROUND_TRIPS).clamp(OPEN_PATIENCE, MAX_OPEN_PATIENCE)
+        },
+        speaks_cql,
     })
+}
+
+async fn knock(point: &str, tls: Option<Arc<ClientConfig>>) -> Knock {
+    let started = Instant::now();
+    let address = with_port(point);
+    let stream = match timeout(TCP_PATIENCE, TcpStream::connect(&address)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            return Knock::Failed(format!("nothing listens on {address}"));
+        }
+        Ok(Err(error)) => return Knock::Failed(format!("{address}: {error}")),
+        Err(_) => {
+            return Knock::Failed(format!(
+                "{address} does not answer within {} s",
+                TCP_PATIENCE.as_secs()
+            ));
+        }
+    };
+    let round_trip = started.elapsed();
+    let answer = Connection::is_answered(stream, tls);
+    match timeout(answer_patience(round_trip), answer).await {
+        Ok(true) => Knock::Answered(round_trip),
+        _ => Knock::Taken(round_trip),
+    }
+}
+
+fn answer_patience(round_trip: Duration) -> Duration {
+    (round_trip * ANSWER_ROUND_TRIPS).clamp(ANSWER_PATIENCE, TCP_PATIENCE)
 }
 
 fn with_port(point: &str) -> String {
@@ -185,8 +247,10 @@ fn points(config: &CqlConfig) -> String {
     config.contact_points.join(", ")
 }
 
-fn silent(config: &CqlConfig, patience: Duration) -> OpenError {
-    let hint = if config.ca_pem.is_none() {
+fn silent(config: &CqlConfig, way: &Way) -> OpenError {
+    let hint = if way.speaks_cql {
+        " It speaks CQL, so most likely its nodes are overloaded"
+    } else if config.ca_pem.is_none() {
         " Perhaps it is no CQL port, or it wants TLS: then give the certificate (ca_pem)"
     } else {
         " Perhaps it is no CQL port, or it has no TLS"
@@ -195,7 +259,7 @@ fn silent(config: &CqlConfig, patience: Duration) -> OpenError {
         message: format!(
             "the store at {} takes connections but did not answer within {:.1} s.{hint}",
             points(config),
-            patience.as_secs_f64()
+            way.patience.as_secs_f64()
         ),
     }
 }

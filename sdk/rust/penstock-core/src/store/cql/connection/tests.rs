@@ -20,7 +20,7 @@ fn connect() -> (Connection, DuplexStream) {
 }
 
 /// The kind and the stream of the next question.
-async fn next_question(server: &mut DuplexStream) -> (u8, i16) {
+async fn next_question(server: &mut (impl AsyncRead + Unpin)) -> (u8, i16) {
     let mut head = [0; HEADER_BYTES];
     server.read_exact(&mut head).await.unwrap();
     let length = u32::from_be_bytes(head[5..].try_into().unwrap());
@@ -29,7 +29,7 @@ async fn next_question(server: &mut DuplexStream) -> (u8, i16) {
     (head[4], i16::from_be_bytes([head[2], head[3]]))
 }
 
-async fn answer(server: &mut DuplexStream, kind: u8, stream: i16, body: &[u8]) {
+async fn answer(server: &mut (impl AsyncWrite + Unpin), kind: u8, stream: i16, body: &[u8]) {
     let mut frame = vec![0x84, 0];
     frame.extend(stream.to_be_bytes());
     frame.push(kind);
@@ -131,4 +131,35 @@ async fn a_connection_that_is_dead_is_found_out_while_nobody_uses_it() {
     assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
     let patience = socket.tcp_user_timeout().unwrap();
     assert_eq!(patience, Some(Duration::from_secs(12)));
+}
+
+/// A node that takes one connection and does with it what the test says.
+async fn reach<F: Future<Output = ()>>(serve: impl FnOnce(TcpStream) -> F) -> bool {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await;
+    let serve = async {
+        let (server, _) = listener.accept().await.unwrap();
+        serve(server).await;
+    };
+    let (is_answered, ()) = join(Connection::is_answered(stream.unwrap(), None), serve).await;
+    is_answered
+}
+
+#[tokio::test]
+async fn a_node_answers_before_it_knows_who_asks_and_anything_else_is_no_answer() {
+    let node = |mut server: TcpStream| async move {
+        let (question, stream) = next_question(&mut server).await;
+        assert_eq!(question, 0x05);
+        answer(&mut server, SUPPORTED, stream, &supported(&[])).await;
+    };
+    assert!(reach(node).await);
+    let web_server = |mut server: TcpStream| async move {
+        next_question(&mut server).await;
+        server.write_all(b"HTTP/1.1 400 Bad").await.unwrap();
+    };
+    assert!(!reach(web_server).await);
+    let closing = |mut server: TcpStream| async move {
+        next_question(&mut server).await;
+    };
+    assert!(!reach(closing).await);
 }
