@@ -24,6 +24,7 @@ use scylla::statement::Consistency;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::MOST_LANES_A_NODE;
 use super::connection::{Connection, Entrance};
 use crate::errors::OpenError;
 use crate::store::CqlConfig;
@@ -123,6 +124,13 @@ fn check(config: &CqlConfig) -> Result<(), OpenError> {
     }
     if config.username.is_some() != config.password.is_some() {
         return refuse("username and password belong together, one of them is missing");
+    }
+    if let Some(lanes) = config.lanes
+        && !(1..=MOST_LANES_A_NODE).contains(&lanes)
+    {
+        return refuse(&format!(
+            "lanes is {lanes}, give 1 to {MOST_LANES_A_NODE} connections a node, or nothing to have them found"
+        ));
     }
     Ok(())
 }
@@ -332,5 +340,26 @@ mod tests {
         assert_eq!(with_port("127.0.0.1"), "127.0.0.1:9042");
         assert_eq!(with_port("127.0.0.1:9043"), "127.0.0.1:9043");
         assert_eq!(with_port("[::1]:9043"), "[::1]:9043");
+    }
+
+    #[test]
+    fn a_number_of_lanes_that_cannot_work_is_refused() {
+        let config = |lanes| CqlConfig {
+            contact_points: vec!["127.0.0.1".to_owned()],
+            local_dc: "d".to_owned(),
+            keyspace: "k".to_owned(),
+            username: None,
+            password: None,
+            ca_pem: None,
+            lanes,
+        };
+        for lanes in [None, Some(1), Some(32)] {
+            assert!(check(&config(lanes)).is_ok(), "{lanes:?}");
+        }
+        for lanes in [0, 33] {
+            let message = check(&config(Some(lanes))).unwrap_err().to_string();
+            let expected = format!("lanes is {lanes}, give 1 to 32");
+            assert!(message.contains(&expected), "{message}");
+        }
     }
 }
