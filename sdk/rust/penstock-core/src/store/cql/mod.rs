@@ -73,7 +73,10 @@ struct Open {
 impl CqlStore {
     pub async fn open(config: CqlConfig) -> Result<Self, OpenError> {
         let opened = session::open(&config).await?;
-        check_data_centre(&opened.session, &config)?;
+        let cluster = opened.session.get_cluster_state();
+        let nodes = cluster.get_nodes_info().iter();
+        let centres = nodes.filter_map(|node| node.datacenter.as_deref());
+        check_data_centre(centres.collect(), &config.local_dc)?;
         let session = Arc::new(opened.session);
         let topology = Arc::new(Topology::new(
             Arc::clone(&session),
@@ -275,19 +278,22 @@ fn lane_limits(config: &CqlConfig) -> LaneLimits {
     }
 }
 
-fn check_data_centre(session: &Session, config: &CqlConfig) -> Result<(), OpenError> {
-    let cluster = session.get_cluster_state();
-    let nodes = cluster.get_nodes_info().iter();
-    let mut known: Vec<&str> = nodes.filter_map(|n| n.datacenter.as_deref()).collect();
-    if known.contains(&config.local_dc.as_str()) {
+fn check_data_centre(mut known: Vec<&str>, local_dc: &str) -> Result<(), OpenError> {
+    if known.contains(&local_dc) {
         return Ok(());
+    }
+    if known.is_empty() {
+        // The driver goes on without when its question about the nodes fails.
+        return Err(OpenError::Unavailable {
+            message: "the cluster did not say which nodes it has: try again when it is less busy"
+                .to_owned(),
+        });
     }
     known.sort_unstable();
     known.dedup();
     Err(OpenError::Config {
         message: format!(
-            "the cluster has no data centre {:?}, it has {}: set local_dc to one of them",
-            config.local_dc,
+            "the cluster has no data centre {local_dc:?}, it has {}: set local_dc to one of them",
             known.join(", ")
         ),
     })
@@ -388,5 +394,18 @@ mod tests {
         assert_eq!(ranges.last().map(|range| range.1), Some(i64::MAX));
         assert!(ranges.iter().all(|(after, last)| after < last));
         assert!(ranges.windows(2).all(|pair| pair[0].1 == pair[1].0));
+    }
+
+    #[test]
+    fn only_a_cluster_that_names_its_data_centres_can_show_that_one_is_wrong() {
+        assert!(check_data_centre(vec!["east", "west"], "west").is_ok());
+        let wrong = check_data_centre(vec!["west", "east", "west"], "north").unwrap_err();
+        assert!(matches!(&wrong, OpenError::Config { .. }), "{wrong}");
+        assert!(wrong.to_string().contains("it has east, west"), "{wrong}");
+        let unknown = check_data_centre(vec![], "north").unwrap_err();
+        assert!(
+            matches!(unknown, OpenError::Unavailable { .. }),
+            "{unknown}"
+        );
     }
 }
