@@ -19,7 +19,7 @@ use crate::lanes::AskError;
 use crate::store::{Consistency, FieldData, Fields, ReadRequest, Table};
 
 #[cfg(test)]
-const COLUMNS: usize = 7;
+const COLUMNS: usize = 8;
 /// A row has at most half a mebibyte, so a page is a large but bearable answer.
 const ROWS_A_PAGE: i32 = 16;
 const KEYS_A_PAGE: i32 = 1000;
@@ -108,10 +108,13 @@ impl Statements {
         let columns = "field, chunk, layout, chunk_bytes, total_bytes, xxh3, data";
         match ask {
             Ask::AllFields => {
-                format!("SELECT {columns} FROM {name} WHERE dataset_id = ? AND object_id = ?")
+                format!(
+                    "SELECT object_id, {columns} FROM {name} WHERE dataset_id = ? AND object_id = ?"
+                )
             }
             Ask::NamedFields => format!(
-                "SELECT {columns} FROM {name} WHERE dataset_id = ? AND object_id = ? AND field IN ?"
+                "SELECT object_id, {columns} FROM {name} \
+                 WHERE dataset_id = ? AND object_id = ? AND field IN ?"
             ),
             Ask::FirstChunk => format!(
                 "INSERT INTO {name} (dataset_id, object_id, {columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -234,6 +237,10 @@ fn asked_fields(request: &ReadRequest) -> String {
 fn collect(mut page: Page, request: &ReadRequest, rows: &mut Vec<Row>) -> Result<(), Damaged> {
     for _ in 0..page.row_count {
         let cells = &mut page.cells;
+        // Only a number of two bytes ties an answer to its question, and nothing guards it on its way.
+        if cells.next()?.as_deref() != Some(request.object_id.as_bytes()) {
+            return Err(Damaged("it is another object's row"));
+        }
         let field = cells.next()?.ok_or(Damaged("a row without a field"))?;
         let field = std::str::from_utf8(&field).map_err(|_| Damaged("a field name is no text"))?;
         let field = name_of(field, request, rows);
@@ -399,8 +406,13 @@ mod tests {
 
     /// The cells of one row with a field of four bytes.
     fn row(field: &str) -> BytesMut {
+        row_of(Id::default(), field)
+    }
+
+    fn row_of(object_id: Id, field: &str) -> BytesMut {
         let header = Header::of(b"good");
         let mut cells = BytesMut::new();
+        cell(&mut cells, object_id.as_bytes());
         cell(&mut cells, field.as_bytes());
         cell(&mut cells, &0_i32.to_be_bytes());
         cell(&mut cells, &[LAYOUT.cast_unsigned()]);
@@ -438,6 +450,22 @@ mod tests {
             }
         }
         assert!(damaged > sound.len(), "{damaged} of {}", 8 * sound.len());
+    }
+
+    #[test]
+    fn a_sound_row_of_another_object_is_damage() {
+        let other = Id::new([7; 16]);
+        for rows in [
+            [row_of(other, "image"), row_of(other, "mask")],
+            [row("image"), row_of(other, "mask")],
+        ] {
+            match read(&rows.concat()) {
+                Found::Damaged { reason, .. } => {
+                    assert!(reason.contains("another object's row"), "{reason}");
+                }
+                found => panic!("{found:?}"),
+            }
+        }
     }
 
     #[test]

@@ -16,10 +16,10 @@ use crate::store::cql::wire::Cells;
 
 /// Names in the order in which the table has them.
 const NAMES: [&str; 3] = ["image", "mask", "z"];
-const CELLS_A_ROW: usize = 7;
+const CELLS_A_ROW: usize = 8;
 
 type Cell = Option<Vec<u8>>;
-/// Name, chunk, layout, chunk size, total size, checksum, data.
+/// Object, name, chunk, layout, chunk size, total size, checksum, data.
 type RowCells = [Cell; CELLS_A_ROW];
 
 /// An object as it was written, in chunks of a few bytes.
@@ -56,6 +56,7 @@ impl Written {
             let is_first = chunk == 0;
             let header = |cell: Vec<u8>| is_first.then_some(cell);
             [
+                Some(Id::default().as_bytes().to_vec()),
                 Some(name.as_bytes().to_vec()),
                 Some(chunk.to_be_bytes().to_vec()),
                 header(vec![LAYOUT.cast_unsigned()]),
@@ -308,7 +309,7 @@ proptest! {
         let request = request_for(&written, &order);
         let mut rows = written.rows();
         let row = row.index(rows.len());
-        let name = rows[row][0].clone();
+        let name = rows[row][1].clone();
         if is_twice {
             rows.insert(row, rows[row].clone());
         } else {
@@ -352,9 +353,9 @@ proptest! {
                 let sum = xxh3(&bytes).to_be_bytes();
                 let size = (bytes.len() as u64).to_be_bytes();
                 let says_so = |row: &RowCells| {
-                    row[0].as_deref() == Some(field.name.as_bytes())
-                        && row[4].as_deref() == Some(&size[..])
-                        && row[5].as_deref() == Some(&sum[..])
+                    row[1].as_deref() == Some(field.name.as_bytes())
+                        && row[5].as_deref() == Some(&size[..])
+                        && row[6].as_deref() == Some(&sum[..])
                 };
                 prop_assert!(rows.iter().any(says_so));
             }
@@ -379,6 +380,7 @@ fn any_row() -> impl Strategy<Value = RowCells> {
             |(name, chunk, layout, chunk_bytes, total_bytes, data, is_sum_right)| {
                 let sum = if is_sum_right { xxh3(&data) } else { 7 };
                 [
+                    Some(Id::default().as_bytes().to_vec()),
                     Some(name.as_bytes().to_vec()),
                     Some(chunk.to_be_bytes().to_vec()),
                     Some(vec![layout]),
