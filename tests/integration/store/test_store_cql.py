@@ -74,6 +74,15 @@ def test_writing_again_changes_nothing(store: Store, dataset_id: bytes) -> None:
     assert len(store.scan("samples", dataset_id)) == 2
 
 
+@pytest.mark.parametrize("size", [0, 100, CHUNK_BYTES, 2 * CHUNK_BYTES])
+def test_writing_again_with_fewer_chunks_gives_the_new_content(store: Store, dataset_id: bytes, size: int) -> None:
+    object_id, shorter = os.urandom(16), os.urandom(size)
+    store.write("samples", dataset_id, [(object_id, [("image", os.urandom(3 * CHUNK_BYTES)), ("mask", b"before")])])
+    store.write("samples", dataset_id, [(object_id, [("image", shorter), ("mask", b"after")])])
+    assert store.read("samples", dataset_id, [object_id]) == [{"image": shorter, "mask": b"after"}]
+    assert store.read("samples", dataset_id, [object_id], ["image"]) == [{"image": shorter}]
+
+
 def test_absent_object_is_none_after_escalation(store: Store, dataset_id: bytes) -> None:
     objects = _objects(b"there")
     store.write("samples", dataset_id, objects)

@@ -103,6 +103,19 @@ impl Case {
         );
     }
 
+    /// Other content than before: of fewer chunks, of as many and of more.
+    async fn replacing(&self) {
+        let sizes = [2 * CHUNK_BYTES + 1, CHUNK_BYTES, 5, 0, CHUNK_BYTES + 1];
+        for (seed, size) in (0_u8..).zip(sizes) {
+            let content = vec![seed; size];
+            self.write(vec![object(9, &[("image", &content)])])
+                .await
+                .unwrap();
+            let record = self.read(9, Some(&["image"])).await.unwrap();
+            assert_eq!(record.fields[0].to_bytes(), content, "{size} bytes");
+        }
+    }
+
     async fn refusal(&self) {
         let refused = [
             object(5, &[]),
@@ -202,6 +215,7 @@ async fn hold_to_contract(config: serde_json::Value) {
     case.round_trip().await;
     case.absence().await;
     case.rewriting().await;
+    case.replacing().await;
     case.refusal().await;
     case.verification().await;
     case.listing().await;

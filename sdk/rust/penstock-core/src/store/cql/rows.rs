@@ -307,6 +307,9 @@ fn assemble(request: &ReadRequest, rows: Vec<Row>) -> Found {
         let Some(header) = first.header.filter(|_| first.chunk == 0) else {
             return Found::Missing(Some(name.to_string()));
         };
+        // What lies behind its last chunk was left by a larger content that the field had before.
+        let chunk_count = header.chunk_count();
+        chunks.retain(|(chunk, _)| u64::try_from(*chunk).map_or(true, |chunk| chunk < chunk_count));
         match codec::assemble_summed(Arc::clone(&name), header, chunks, xxh3) {
             Ok(field) => fields.push(field),
             Err(reason) => {
@@ -466,6 +469,39 @@ mod tests {
                 found => panic!("{found:?}"),
             }
         }
+    }
+
+    /// The cells of a later chunk of a field.
+    fn later_row(field: &str, chunk: i32) -> BytesMut {
+        let mut cells = BytesMut::new();
+        cell(&mut cells, Id::default().as_bytes());
+        cell(&mut cells, field.as_bytes());
+        cell(&mut cells, &chunk.to_be_bytes());
+        for _ in 0..4 {
+            cells.put_i32(-1);
+        }
+        cell(&mut cells, b"left over");
+        cells
+    }
+
+    #[test]
+    fn chunks_that_a_larger_content_left_behind_are_not_read() {
+        let first = [row("image"), later_row("image", 1), later_row("image", 2)].concat();
+        let second = [row("mask"), later_row("mask", 1)].concat();
+        let page = |row_count, cells: Vec<u8>| {
+            Page::new(None, row_count, COLUMNS, Cells::new(Bytes::from(cells)))
+        };
+        let pages = vec![page(3, first), page(2, second)];
+        match found(&request(Id::default(), Id::default()), pages) {
+            Found::Fields(fields) => {
+                assert_eq!(fields.len(), 2);
+                assert!(fields.iter().all(|field| field.to_bytes() == "good"));
+            }
+            found => panic!("{found:?}"),
+        }
+        // One that cannot have been written is no leftover.
+        let odd = [row("image"), later_row("image", -1)].concat();
+        assert!(matches!(read(&odd), Found::Damaged { .. }));
     }
 
     #[test]
