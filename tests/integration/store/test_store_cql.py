@@ -83,6 +83,23 @@ def test_writing_again_with_fewer_chunks_gives_the_new_content(store: Store, dat
     assert store.read("samples", dataset_id, [object_id], ["image"]) == [{"image": shorter}]
 
 
+def test_first_chunks_are_written_last(
+    store: Store, cassandra: CassandraCluster, tables: str, dataset_id: bytes
+) -> None:
+    object_id = os.urandom(16)
+    fields = [(name, os.urandom(3 * CHUNK_BYTES)) for name in ("image", "mask")]
+    store.write("samples", dataset_id, [(object_id, fields)])
+    rows = cassandra.session.execute(
+        f"SELECT chunk, WRITETIME(data) AS written_at FROM {tables}.samples"
+        f" WHERE dataset_id = {_uuid(dataset_id)} AND object_id = {_uuid(object_id)}"
+    )
+    first = [int(str(row["written_at"])) for row in rows if row["chunk"] == 0]
+    later = [int(str(row["written_at"])) for row in rows if row["chunk"] != 0]
+    assert (len(first), len(later)) == (2, 4)
+    # Whoever sees a first chunk can rely on all others. The node's clock counts milliseconds.
+    assert min(first) >= max(later)
+
+
 def test_absent_object_is_none_after_escalation(store: Store, dataset_id: bytes) -> None:
     objects = _objects(b"there")
     store.write("samples", dataset_id, objects)
