@@ -7,7 +7,7 @@ use bytes::Bytes;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The bytes of one field of one sample as they came from the store: a read-only buffer, without a copy.
+/// The bytes of one field of one sample, in the memory in which they came from the store: a read-only buffer.
 ///
 /// Several samples may share one piece of memory, which is given back when the last of them is gone.
 #[pyclass(name = "SampleBytes", module = "penstock._native", frozen, weakref)]

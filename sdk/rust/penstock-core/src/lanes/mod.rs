@@ -38,6 +38,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const ASK_PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes a second of the slowest line that is read over: a large answer is waited for in proportion.
 const SLOWEST_RATE: u64 = 256 << 10;
+/// What an answer of unknown size is taken for.
+const UNKNOWN_BYTES: u64 = 64 << 20;
 /// How long nodes without a lane are waited for at the start when another has one: reads can begin there.
 const STRAGGLER_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -161,6 +163,7 @@ pub struct Lanes<C: Connector> {
 #[derive(Debug)]
 struct Inquiry<'a, Q> {
     question: &'a Q,
+    /// Zero when nobody knows.
     size_bytes: u64,
     owners: &'a [SocketAddr],
     /// A node whose answer was not good.
@@ -169,7 +172,11 @@ struct Inquiry<'a, Q> {
 
 impl<Q> Inquiry<'_, Q> {
     fn patience(&self) -> Duration {
-        ASK_PATIENCE + Duration::from_secs(self.size_bytes / SLOWEST_RATE)
+        let size_bytes = match self.size_bytes {
+            0 => UNKNOWN_BYTES,
+            known => known,
+        };
+        ASK_PATIENCE + Duration::from_secs(size_bytes / SLOWEST_RATE)
     }
 }
 

@@ -497,10 +497,10 @@ async fn a_lost_answer_is_noticed_after_the_time_that_its_size_may_take() {
         rate: 1e3,
         ..HEALTHY
     };
-    for (size, patience_seconds) in [(SIZE, 15), (LARGE, 15 + 80)] {
+    for (size, patience_seconds) in [(SIZE, 15), (LARGE, 15 + 80), (0, 15 + 256)] {
         let (_, lanes, nodes) = nodes_that_are([lost; 3]).await;
         let started = now();
-        let error = lanes.ask(&nodes, size, None, &size).await.unwrap_err();
+        let error = lanes.ask(&nodes, size, None, &LARGE).await.unwrap_err();
         assert!(error.to_string().contains("does not answer"), "{error}");
         let waited = (now() - started).as_secs();
         assert_eq!(waited, patience_seconds, "{size} bytes");
