@@ -128,7 +128,7 @@ def test_torch_batches_are_tensors_that_may_be_written_to(client: penstock.Clien
 
 def readme_snippet(words: str) -> str:
     """The example of the README with these words."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     return next(block for block in blocks if words in block)
 
 
