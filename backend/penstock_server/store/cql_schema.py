@@ -109,7 +109,7 @@ def connected(settings: StoreSettings) -> Iterator[Session]:
         try:
             session = cluster.connect()
         except NoHostAvailable as error:
-            if any(isinstance(reason, AuthenticationFailed) for reason in error.errors.values()):
+            if _is_login_refused(error):
                 raise LoginRefused(
                     ErrorCode.STORE_UNAVAILABLE,
                     f"the store refuses the login of {settings.username!r}: check PENSTOCK_STORE__USERNAME and "
@@ -121,6 +121,12 @@ def connected(settings: StoreSettings) -> Iterator[Session]:
         yield session
     finally:
         cluster.shutdown()
+
+
+def _is_login_refused(error: NoHostAvailable) -> bool:
+    # Reasons by host, or the hosts alone when the driver was let in once and then no more.
+    reasons = error.errors.values() if isinstance(error.errors, dict) else ()
+    return any(isinstance(reason, AuthenticationFailed) for reason in reasons)
 
 
 def apply(session: Session, statement: str) -> None:

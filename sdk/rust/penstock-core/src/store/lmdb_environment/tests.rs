@@ -159,16 +159,20 @@ fn one_file_in_two_folders_is_opened_once() {
 
 #[test]
 fn read_only_medium_is_not_full() {
-    // SAFETY: a plain structure of numbers.
-    let mut disk: libc::statvfs = unsafe { std::mem::zeroed() };
-    assert!(is_full(&disk));
-    disk.f_flag = libc::ST_RDONLY | libc::ST_NOSUID;
-    assert!(!is_full(&disk));
+    let folder = tempfile::tempdir().unwrap();
+    let mut disk = disk_of(folder.path()).unwrap();
     disk.f_flag = 0;
     disk.f_frsize = 4096;
-    disk.f_bavail = LOCK_FILE_BYTES / 4096 - 1;
-    assert!(is_full(&disk));
-    disk.f_bavail += 1;
+    for (free, is_full_disk) in [(0, true), (255, true), (256, false)] {
+        disk.f_bavail = free;
+        assert_eq!(
+            is_full(&disk),
+            is_full_disk,
+            "{free} of {LOCK_FILE_BYTES} bytes"
+        );
+    }
+    disk.f_bavail = 0;
+    disk.f_flag = libc::ST_RDONLY | libc::ST_NOSUID;
     assert!(!is_full(&disk));
 }
 
