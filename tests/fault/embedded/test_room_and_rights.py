@@ -101,12 +101,18 @@ def test_disk_without_room_for_a_new_dataset_says_so(tmp_path: Path) -> None:
             store.write("samples", DATASET, [object_of(1)])
 
 
-@needs_root
-def test_read_only_file_system_can_be_read_and_refuses_to_be_written(tmp_path: Path) -> None:
+def written_and_empty(tmp_path: Path) -> tuple[Path, Path]:
+    """A store of 20 objects, and a folder to mount something on."""
     source, target = tmp_path / "source", tmp_path / "target"
     target.mkdir()
     with open_lmdb(source) as store:
         store.write("samples", DATASET, [object_of(number) for number in range(20)])
+    return source, target
+
+
+@needs_root
+def test_read_only_file_system_can_be_read_and_refuses_to_be_written(tmp_path: Path) -> None:
+    source, target = written_and_empty(tmp_path)
     with mounted(target, "--bind", str(source)):
         subprocess.run(["mount", "-o", "remount,ro,bind", str(target)], check=True)
         with pytest.raises(ConfigError, match="cannot be written to"):
@@ -120,10 +126,7 @@ def test_read_only_file_system_can_be_read_and_refuses_to_be_written(tmp_path: P
 
 @needs_root
 def test_read_only_medium_without_room_and_locks_can_be_read(tmp_path: Path) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    target.mkdir()
-    with open_lmdb(source) as store:
-        store.write("samples", DATASET, [object_of(number) for number in range(20)])
+    source, target = written_and_empty(tmp_path)
     with mounted(target, "-t", "tmpfs", "-o", "size=8m", "tmpfs"):
         # As on a squashfs or a CD, whose images hold no byte more than their files.
         folder = target / DATASET.hex()

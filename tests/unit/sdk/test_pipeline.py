@@ -107,6 +107,14 @@ def taken(pipeline: Pipeline) -> Any:
     return ready
 
 
+def start_twice_during_a_batch(engine: FakeEngine, assembler: Echo, pipeline: Pipeline) -> None:
+    """The second start is wanted while a batch of the first is still being made."""
+    pipeline.start(0, "state-0")
+    engine.give("slow")
+    assert assembler.begun.wait(30)
+    pipeline.start(1, "state-1")
+
+
 def test_a_start_enters_its_epoch_where_the_state_stands(engine: FakeEngine, pipeline: Pipeline) -> None:
     pipeline.start(3, "state-3")
     engine.give("a", "b", None)
@@ -127,10 +135,7 @@ def test_a_batch_stays_until_it_is_taken_and_is_taken_once(engine: FakeEngine, p
 def test_what_was_made_for_an_older_start_is_thrown_away(
     engine: FakeEngine, assembler: Echo, pipeline: Pipeline
 ) -> None:
-    pipeline.start(0, "state-0")
-    engine.give("slow")
-    assert assembler.begun.wait(30)
-    pipeline.start(1, "state-1")
+    start_twice_during_a_batch(engine, assembler, pipeline)
     pipeline.start(5, "state-5")
     assembler.may_end.set()
     engine.give("fresh")
@@ -152,10 +157,7 @@ def test_a_new_start_waits_for_no_batch_of_the_old_one(engine: FakeEngine, pipel
 def test_a_start_that_is_no_longer_wanted_is_not_entered(
     engine: FakeEngine, assembler: Echo, pipeline: Pipeline
 ) -> None:
-    pipeline.start(0, "state-0")
-    engine.give("slow")
-    assert assembler.begun.wait(30)
-    pipeline.start(1, "state-1")
+    start_twice_during_a_batch(engine, assembler, pipeline)
     assert cast(Any, pipeline.stand("state-7")) == "stands at state-7"
     assembler.may_end.set()
     with engine.changed:
