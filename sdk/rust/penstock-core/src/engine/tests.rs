@@ -130,6 +130,14 @@ impl World {
         config
     }
 
+    /// Samples come as they are numbered.
+    fn in_order_config(&self, batch_size: u64) -> EngineConfig {
+        let mut config = self.config(batch_size);
+        config.is_in_order = true;
+        config.is_shuffled = false;
+        config
+    }
+
     /// Looks at every row: id, position and bytes belong together. Returns (position, valid).
     fn check(&self, batch: &Batch) -> Vec<(u64, bool)> {
         for (row, position) in batch.positions.iter().enumerate() {

@@ -151,9 +151,7 @@ fn all_of_an_epoch_comes_or_is_named_in_the_errors_and_in_the_report() {
 fn what_is_not_acknowledged_is_not_reported_and_may_still_come() {
     let world = World::new(16, 60);
     world.lose(1);
-    let mut config = world.config(4);
-    config.is_in_order = true;
-    config.is_shuffled = false;
+    let config = world.in_order_config(4);
     let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
     engine.start_epoch(0).unwrap();
     let state = engine.state().unwrap();
@@ -177,9 +175,7 @@ fn what_is_not_acknowledged_is_not_reported_and_may_still_come() {
 fn an_epoch_that_is_left_keeps_what_is_acknowledged_later() {
     let world = World::new(8, 60);
     world.lose(5);
-    let mut config = world.config(4);
-    config.is_in_order = true;
-    config.is_shuffled = false;
+    let config = world.in_order_config(4);
     let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
     engine.start_epoch(0).unwrap();
     let first = next(&engine).unwrap().unwrap();
@@ -221,9 +217,7 @@ fn replacements_are_the_same_in_every_run_and_after_a_resume() {
             world.lose(index);
         }
         let engine = || {
-            let mut config = world.config(1);
-            config.is_in_order = true;
-            config.is_shuffled = false;
+            let mut config = world.in_order_config(1);
             config.on_error = OnError::Replace;
             let mut store = Delegate::new(world.store(delays(2.0)));
             store.is_near = is_near;
@@ -261,9 +255,7 @@ fn replacements_are_the_same_in_every_run_and_after_a_resume() {
 fn a_batch_is_lost_when_nothing_of_its_epoch_can_stand_in() {
     let world = World::new(100, 20);
     (0..80).for_each(|index| world.lose(index));
-    let mut config = world.config(4);
-    config.is_in_order = true;
-    config.is_shuffled = false;
+    let mut config = world.in_order_config(4);
     config.on_error = OnError::Replace;
     config.max_failed_share = 1.0;
     let engine = Engine::new(world.store(delays(0.2)), config).unwrap();
@@ -277,9 +269,7 @@ fn a_batch_is_lost_when_nothing_of_its_epoch_can_stand_in() {
 #[test]
 fn what_fails_while_it_is_only_read_ahead_is_not_reported() {
     let world = World::new(60, 60);
-    let mut config = world.config(10);
-    config.is_in_order = true;
-    config.is_shuffled = false;
+    let mut config = world.in_order_config(10);
     config.on_error = OnError::Skip;
     config.max_failed_share = 0.0;
     // Half an epoch: the next one is not read before some of this one has been taken.

@@ -375,7 +375,7 @@ fn the_resumed_order_is_that_of_the_epoch() {
 #[test]
 fn batches_that_are_not_acknowledged_when_the_next_epoch_begins_come_again() {
     let world = World::new(20, 60);
-    let engine = Engine::new(world.store(delays(0.5)), in_order(&world)).unwrap();
+    let engine = Engine::new(world.store(delays(0.5)), world.in_order_config(4)).unwrap();
     engine.start_epoch(0).unwrap();
     let seqs: Vec<u64> = (0..5)
         .map(|_| next(&engine).unwrap().unwrap().seq)
@@ -388,7 +388,7 @@ fn batches_that_are_not_acknowledged_when_the_next_epoch_begins_come_again() {
         (state.epoch, state.steps)
     };
     assert_eq!(place(), (0, 3));
-    let other = Engine::new(world.store(delays(0.5)), in_order(&world)).unwrap();
+    let other = Engine::new(world.store(delays(0.5)), world.in_order_config(4)).unwrap();
     let resumed = other.resume(&engine.state().unwrap()).unwrap();
     assert_eq!((resumed.epoch, resumed.steps_left), (0, 2));
     other.start_epoch(0).unwrap();
@@ -403,11 +403,4 @@ fn batches_that_are_not_acknowledged_when_the_next_epoch_begins_come_again() {
     engine.resume(&engine.start_of(7)).unwrap();
     engine.start_epoch(7).unwrap();
     assert_eq!(place(), (7, 0));
-}
-
-fn in_order(world: &World) -> EngineConfig {
-    let mut config = world.config(4);
-    config.is_in_order = true;
-    config.is_shuffled = false;
-    config
 }
