@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::SampleError;
 use super::assembly::done_ranges;
 use super::failures::Missed;
-use super::reads::Outcome;
+use super::reads::{Outcome, SLOT_COST_BYTES};
 use crate::arena::Block;
 
 /// One field of a batch.
@@ -87,6 +87,8 @@ pub(super) struct Lost {
     /// As [`Batch::done`]: what the batch would have had.
     pub done: Vec<(u64, u64)>,
     pub missed: Missed,
+    /// As [`Batch::held_bytes`]: what the report of its samples takes.
+    pub held_bytes: u64,
 }
 
 /// What is laid down for one step.
@@ -102,6 +104,7 @@ impl Laid {
         Self::Lost(Box::new(Lost {
             done: done_ranges(outcomes),
             missed: Missed::all(outcomes, error.sample_id),
+            held_bytes: SLOT_COST_BYTES * outcomes.len() as u64,
             error,
         }))
     }
@@ -116,7 +119,7 @@ impl Laid {
     pub fn held_bytes(&self) -> u64 {
         match self {
             Self::Batch(batch) => batch.held_bytes,
-            Self::Lost(_) => 0,
+            Self::Lost(lost) => lost.held_bytes,
         }
     }
 }

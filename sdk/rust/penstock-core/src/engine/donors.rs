@@ -26,6 +26,8 @@ pub(super) struct Donor {
 pub(super) enum Fallback {
     #[default]
     Unsought,
+    /// It is being looked for.
+    Sought,
     Found(Donor),
     NotFound,
 }

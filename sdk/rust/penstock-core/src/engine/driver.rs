@@ -23,19 +23,17 @@ use super::EngineError;
 use super::assembly::Assembly;
 use super::batch::{Batch, Laid};
 use super::config::{BatchForm, EngineConfig};
-use super::donors::Donor;
+use super::donors::{Donor, Fallback};
 use super::exchange::Exchange;
 use super::failures::Failures;
 use super::laying::{Cut, Rooms};
-use super::reads::{Outcome, Payload, ReadDone, Reader, Requests};
+use super::reads::{Outcome, Payload, ReadDone, Reader, Requests, SLOT_COST_BYTES};
 use super::run::Run;
 use super::window::Window;
 use crate::arena::Pool;
 use crate::plan::{Done, EpochPlan, Slot};
 use crate::stats::{Stats, add, set};
 
-/// Counted for each sample besides its bytes, so that samples without bytes are bounded too.
-const SLOT_COST_BYTES: u64 = 256;
 /// A connection has a limited number of stream ids; the bytes are limited by the window.
 const MAX_READS: usize = 4096;
 /// Batches filled at the same time from a store on this machine: that is bound by memory, not by the number of threads.
@@ -89,6 +87,8 @@ pub(super) struct Driver {
 pub(super) struct Work {
     reads: FuturesUnordered<BoxFuture<'static, ReadDone>>,
     copies: FuturesUnordered<BoxFuture<'static, Copy>>,
+    /// Searches for a sample that stands in for others, at most one a run.
+    searches: FuturesUnordered<BoxFuture<'static, Copy>>,
     requests: Requests,
     /// The epoch that the consumer is in, and the next one while it is read ahead.
     runs: VecDeque<Run>,
@@ -107,6 +107,7 @@ impl Work {
         Self {
             reads: FuturesUnordered::new(),
             copies: FuturesUnordered::new(),
+            searches: FuturesUnordered::new(),
             requests: Requests::default(),
             runs: VecDeque::new(),
             generation: 0,
@@ -128,8 +129,8 @@ enum Made {
     Batch(Box<Batch>),
     /// Its samples, all read: it could not be made without a decision about some of them.
     Returned(Cut),
-    /// Its samples, and what may stand in for all of them.
-    Sought(Cut, Option<Donor>),
+    /// Not a batch yet, but what may stand in for all of the samples of one.
+    Sought(Option<Donor>),
 }
 
 impl From<Result<Batch, Cut>> for Made {
@@ -164,6 +165,7 @@ impl Driver {
             let event = tokio::select! {
                 Some(done) = self.work.reads.next() => Event::Read(Box::new(done)),
                 Some(copy) = self.work.copies.next() => Event::Copied(copy),
+                Some(search) = self.work.searches.next() => Event::Copied(search),
                 command = self.commands.recv() => Event::Command(command.unwrap_or(Command::Close)),
                 _ = ticks.tick() => Event::Tick,
             };
@@ -194,7 +196,7 @@ impl Driver {
             ..
         } = self;
         let mut reads = work.reads;
-        drop((work.copies, work.runs, config));
+        drop((work.copies, work.searches, work.runs, config));
         pool.close();
         exchange.driver_ended();
         let all = async { while reads.next().await.is_some() {} };
@@ -283,6 +285,7 @@ impl Driver {
         index == 0
             && run.lacks_slots()
             && run.ready.is_empty()
+            && !run.has_returned()
             && self.work.copies.is_empty()
             && self.exchange.ready_len() == 0
     }
@@ -303,8 +306,8 @@ impl Driver {
             Verdict::Made(donor) => donor,
             Verdict::LacksDonor => return self.seek_donor(index, cut),
             Verdict::Lost(error) => {
-                self.work.held_bytes -= cut.cost_bytes();
                 let lost = Laid::lost(error, &cut.outcomes);
+                self.work.held_bytes -= cut.cost_bytes() - lost.held_bytes();
                 self.work.runs[index].ready.insert(cut.step, lost);
                 return;
             }
@@ -345,16 +348,21 @@ impl Driver {
         self.work.copies.push(copy.boxed());
     }
 
+    /// The batch waits for a sample of its epoch that can stand in; one search serves all batches of the run.
     fn seek_donor(&mut self, index: usize, cut: Cut) {
-        let run = &self.work.runs[index];
+        let run = &mut self.work.runs[index];
+        run.give_back(cut);
+        if matches!(run.fallback, Fallback::Sought) {
+            return;
+        }
+        run.fallback = Fallback::Sought;
         let (epoch, generation) = (run.epoch, run.generation);
         let (config, reader) = (Arc::clone(&self.config), Arc::clone(&self.reader));
-        let copy = async move {
-            let donor = Donor::of_epoch(&config, &reader, epoch).await;
-            let made = Ok(Made::Sought(cut, donor));
+        let search = async move {
+            let made = Ok(Made::Sought(Donor::of_epoch(&config, &reader, epoch).await));
             Copy { generation, made }
         };
-        self.work.copies.push(copy.boxed());
+        self.work.searches.push(search.boxed());
     }
 
     fn publish(&mut self) {
@@ -410,7 +418,8 @@ impl Driver {
         let Some(index) = self.work.runs.iter().position(of_generation) else {
             self.work.held_bytes -= match made {
                 Made::Batch(batch) => batch.held_bytes,
-                Made::Returned(cut) | Made::Sought(cut, _) => cut.cost_bytes(),
+                Made::Returned(cut) => cut.cost_bytes(),
+                Made::Sought(_) => 0,
             };
             return;
         };
@@ -418,10 +427,7 @@ impl Driver {
         match made {
             Made::Batch(batch) => _ = run.ready.insert(batch.step, Laid::Batch(batch)),
             Made::Returned(cut) => run.give_back(cut),
-            Made::Sought(cut, donor) => {
-                run.fallback = donor.into();
-                run.give_back(cut);
-            }
+            Made::Sought(donor) => run.fallback = donor.into(),
         }
         while let Some(cut) = self.work.runs[index].take_returned() {
             self.assemble(index, cut);

@@ -338,6 +338,9 @@ impl Engine {
                 lost,
             } => {
                 let lost = *lost;
+                self.tell(Command::Taken {
+                    held_bytes: lost.held_bytes,
+                });
                 let sample = lost.error;
                 let besides = lost.missed.besides(sample.sample_id);
                 self.account_missed(&lost.missed);

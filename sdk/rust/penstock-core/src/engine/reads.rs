@@ -22,6 +22,10 @@ use crate::store::{
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Counted for each sample besides its bytes, so that samples without bytes are bounded too, and what is said about
+/// those that could not be read.
+pub(super) const SLOT_COST_BYTES: u64 = 256;
+
 /// What came of one slot.
 #[derive(Debug)]
 pub(super) struct Outcome {

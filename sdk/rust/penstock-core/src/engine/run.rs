@@ -31,8 +31,8 @@ pub(super) struct Run {
     pub published: u64,
     /// Nothing is asked for while it waits for its consumer.
     pub is_parked: bool,
-    /// Outcomes of batches that an earlier run of the same start has handed out.
-    pub outcomes_before: u64,
+    /// Own samples of batches that an earlier run of the same start has handed out, read or not.
+    pub owed_before: u64,
     failed_before: u64,
     /// Failures by step, where there are any.
     failed: BTreeMap<u64, u64>,
@@ -73,7 +73,7 @@ impl Run {
             fallback: Fallback::default(),
             published: 0,
             is_parked: false,
-            outcomes_before: 0,
+            owed_before: 0,
             failed_before: 0,
             failed: BTreeMap::new(),
             handed,
@@ -138,17 +138,34 @@ impl Run {
         self.failed_before + counts.sum::<u64>()
     }
 
+    /// Own samples of this start.
+    pub fn owed(&self) -> u64 {
+        self.owed_before + self.plan.division().own
+    }
+
+    /// Own samples of this start up to the end of a batch: padding comes behind all of them.
+    pub fn owed_up_to(&self, cut: &Cut) -> u64 {
+        let before = cut.step * self.plan.division().batch_size();
+        let outcomes = before + cut.outcomes.len() as u64;
+        self.owed().min(self.owed_before + outcomes)
+    }
+
     /// A batch that could not be made at once.
     pub fn give_back(&mut self, cut: Cut) {
         self.returned.insert(cut.step, cut);
     }
 
+    pub fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
     /// The next of them, when all is known about the batches before it: whether too much has failed must not depend on
-    /// which batch was faster.
+    /// which batch was faster. Those before the end are still wanted, those behind it are not.
     pub fn take_returned(&mut self) -> Option<Cut> {
         let (step, _) = self.returned.first_key_value()?;
+        let is_behind_end = self.over.as_ref().is_some_and(|over| over.step <= *step);
         let is_next = (self.published..*step).all(|before| self.ready.contains_key(&before));
-        if self.over.is_some() || !is_next {
+        if is_behind_end || !is_next || matches!(self.fallback, Fallback::Sought) {
             return None;
         }
         self.returned.pop_first().map(|(_, cut)| cut)
@@ -181,7 +198,7 @@ impl Run {
     /// Whether this start began at the beginning of the epoch.
     pub fn is_whole_epoch(&self) -> bool {
         let done = self.plan.done();
-        done.base.is_empty() && (done.own.is_empty() || self.outcomes_before > 0)
+        done.base.is_empty() && (done.own.is_empty() || self.owed_before > 0)
     }
 
     /// A batch has been laid down, and with it `untaken` lie there: the consumer has the ones before.
@@ -217,7 +234,7 @@ impl Run {
         let division = earlier.plan.division();
         debug_assert_eq!(self.plan.division().steps, division.steps - steps);
         self.ticket = earlier.ticket;
-        self.outcomes_before = earlier.outcomes_before + steps * division.batch_size();
+        self.owed_before = earlier.owed_before + division.own - self.plan.division().own;
         let taken = earlier.failed.range(..steps).map(|(_, count)| count);
         self.failed_before = earlier.failed_before + taken.sum::<u64>();
     }

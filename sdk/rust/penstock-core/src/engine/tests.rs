@@ -181,7 +181,7 @@ fn next(engine: &Engine) -> Result<Option<Batch>, EngineError> {
     })
 }
 
-fn wait_until(engine: &Engine, what: &str, is_so: impl Fn(&EngineSnapshot) -> bool) {
+fn wait_until(engine: &Engine, what: &str, mut is_so: impl FnMut(&EngineSnapshot) -> bool) {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
         let snapshot = engine.snapshot().unwrap();
@@ -379,6 +379,22 @@ fn the_next_epoch_is_read_ahead_and_taken_over() {
     assert_eq!(engine.stats.counters.snapshot().discarded, 0);
     engine.start_epoch(7).unwrap();
     assert_eq!(epoch(&world, &engine, 7).concat().len(), 30);
+}
+
+#[test]
+fn the_next_epoch_is_asked_for_while_a_straggler_of_this_one_is_on_its_way() {
+    let world = World::new(20, 300);
+    let permits = Arc::new(tokio::sync::Semaphore::new(0));
+    let mut store = Delegate::new(world.store(delays(0.5)));
+    store.held = Some((id("object", 1), Arc::clone(&permits)));
+    let engine = Engine::new(Arc::new(store), world.config(4)).unwrap();
+    engine.start_epoch(0).unwrap();
+    // 20 samples in 27 objects, and all of the next epoch.
+    wait_until(&engine, "read ahead", |now| now.counters.requests == 54);
+    permits.add_permits(2);
+    assert_eq!(epoch(&world, &engine, 0).concat().len(), 20);
+    assert_eq!(epoch(&world, &engine, 1).concat().len(), 20);
+    assert_eq!(engine.stats.counters.snapshot().discarded, 0);
 }
 
 #[test]

@@ -21,48 +21,43 @@ pub(super) enum Verdict {
 }
 
 impl Driver {
-    /// Batches with failures are judged in the order of their steps.
+    /// Batches with failures are judged in the order of their steps. Padding that cannot be read is no failure of this
+    /// batch: what it repeats is owed, and judged, elsewhere.
     pub(super) fn judge(&mut self, index: usize, cut: &Cut) -> Verdict {
-        let failed: Vec<_> = cut
-            .outcomes
-            .iter()
-            .filter_map(|outcome| Some((outcome.slot.is_padding, outcome.answer.as_ref().err()?)))
-            .collect();
-        // One that is in the report, if there is one: padding is not.
-        let Some((_, first)) = failed.iter().min_by_key(|(is_padding, _)| *is_padding) else {
-            return Verdict::Made(None);
-        };
-        let first = (*first).clone();
-        if self.config.on_error == OnError::Raise {
-            return Verdict::Lost(first);
-        }
         let run = &mut self.work.runs[index];
-        run.set_failures(cut.step, failed.len() as u64);
-        let before = run.outcomes_before + cut.step * self.config.batch_size;
-        let outcomes = before + cut.outcomes.len() as u64;
-        let failed = run.failed_up_to(cut.step);
-        if is_over_limit(&self.config, run, failed, outcomes) {
-            return Verdict::Over(Over {
-                step: cut.step,
-                error: EngineError::TooManyFailures {
-                    failed,
-                    outcomes,
-                    limit: self.config.max_failed_share,
-                    last: first,
-                },
-                missed: Missed::unread(&cut.outcomes),
-            });
+        let missed = Missed::unread(&cut.outcomes);
+        let first = missed.unread.first().cloned();
+        if let Some(first) = &first {
+            if self.config.on_error == OnError::Raise {
+                return Verdict::Lost(first.clone());
+            }
+            run.set_failures(cut.step, missed.unread.len() as u64);
+            let failed = run.failed_up_to(cut.step);
+            let owed = run.owed_up_to(cut);
+            if is_over_limit(&self.config, run, failed, owed) {
+                return Verdict::Over(Over {
+                    step: cut.step,
+                    error: EngineError::TooManyFailures {
+                        failed,
+                        outcomes: owed,
+                        limit: self.config.max_failed_share,
+                        last: first.clone(),
+                    },
+                    missed,
+                });
+            }
         }
-        if self.config.on_error == OnError::Skip {
+        let is_whole = cut.outcomes.iter().all(|outcome| outcome.answer.is_ok());
+        if is_whole || self.config.on_error != OnError::Replace {
             return Verdict::Made(None);
         }
         let own = cut.donor.clone();
         match own.or_else(|| cut.outcomes.iter().find_map(Donor::of)) {
             Some(donor) => Verdict::Made(Some(donor)),
             None => match &run.fallback {
-                Fallback::Unsought => Verdict::LacksDonor,
+                Fallback::Unsought | Fallback::Sought => Verdict::LacksDonor,
                 Fallback::Found(donor) => Verdict::Made(Some(donor.clone())),
-                Fallback::NotFound => Verdict::Lost(first),
+                Fallback::NotFound => first.map_or(Verdict::Made(None), Verdict::Lost),
             },
         }
     }
@@ -70,11 +65,10 @@ impl Driver {
 
 /// A few failures are always let through; beyond them their share counts, and so does an epoch in which
 /// nothing at all could be read.
-fn is_over_limit(config: &EngineConfig, run: &Run, failed: u64, outcomes: u64) -> bool {
+fn is_over_limit(config: &EngineConfig, run: &Run, failed: u64, owed: u64) -> bool {
     #[allow(clippy::cast_precision_loss)]
-    let is_share_over = failed as f64 > config.max_failed_share * outcomes as f64;
-    let slots = run.outcomes_before + run.plan().division().slots;
+    let is_share_over = failed as f64 > config.max_failed_share * owed as f64;
     // A few samples that are left at a resume may all be bad.
-    let has_read_nothing = failed == slots && run.is_whole_epoch();
+    let has_read_nothing = failed == run.owed() && run.is_whole_epoch();
     (failed > FREE_FAILURES && is_share_over) || has_read_nothing
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::lanes::LaneStats;
@@ -17,6 +18,8 @@ pub struct Delegate {
     pub lanes: Vec<LaneStats>,
     /// It lies on this machine.
     pub is_near: bool,
+    /// Reads of this object wait for a permit.
+    pub held: Option<(Id, Arc<Semaphore>)>,
     /// How often filling these objects fails, before it succeeds.
     pub unfilled: Mutex<HashMap<Id, u32>>,
 }
@@ -28,6 +31,7 @@ impl Delegate {
             is_broken: false,
             lanes: Vec::new(),
             is_near: false,
+            held: None,
             unfilled: Mutex::default(),
         }
     }
@@ -74,7 +78,14 @@ impl Store for Delegate {
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Record, StoreError>> {
         assert!(!self.is_broken, "broken on purpose");
-        self.inner.read(request)
+        let held = self.held.as_ref();
+        let Some((_, permits)) = held.filter(|(id, _)| *id == request.object_id) else {
+            return self.inner.read(request);
+        };
+        Box::pin(async move {
+            let _permit = permits.acquire().await.unwrap();
+            self.inner.read(request).await
+        })
     }
 
     fn write(&self, request: WriteRequest) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -298,3 +298,142 @@ fn what_fails_while_it_is_only_read_ahead_is_not_reported() {
     assert!(matches!(error, EngineError::TooManyFailures { .. }));
     assert!(!engine.failures().unwrap().is_empty());
 }
+
+/// The samples of rows that are no padding and no replacement.
+fn valid(rows: &[(u64, bool)]) -> Vec<u64> {
+    let valid = rows.iter().filter(|row| row.1);
+    valid.map(|row| row.0).collect()
+}
+
+#[test]
+fn a_batch_that_waits_for_a_stand_in_comes_before_the_end_of_an_epoch_given_up() {
+    let world = World::new(20, 60);
+    (0..10).for_each(|index| world.lose(index));
+    let mut config = world.in_order_config(5);
+    config.on_error = OnError::Replace;
+    // The search for a stand-in takes longer than the next batch.
+    let engine = Engine::new(world.store(delays(5.0)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let batch = next(&engine).unwrap().unwrap();
+    assert_eq!(world.check(&batch), [(10, false); 5]);
+    for _ in 0..2 {
+        let error = next(&engine).unwrap_err();
+        assert!(error.to_string().starts_with("10 of 10 samples"), "{error}");
+    }
+}
+
+#[test]
+fn an_epoch_of_which_nothing_can_stand_in_ends_all_the_same() {
+    let world = World::new(2, 60);
+    (0..2).for_each(|index| world.lose(index));
+    let mut config = world.in_order_config(1);
+    config.on_error = OnError::Replace;
+    config.max_failed_share = 1.0;
+    let engine = Engine::new(world.store(delays(5.0)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    assert!(matches!(next(&engine), Err(EngineError::Sample { .. })));
+    let error = next(&engine).unwrap_err();
+    assert!(
+        matches!(error, EngineError::TooManyFailures { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn one_search_serves_all_batches_without_a_sound_sample() {
+    let world = World::new(12, 60);
+    // Each of these has its two fields in one object.
+    for index in [1, 2, 4, 5, 7, 8] {
+        world.lose(index);
+    }
+    let mut config = world.config(1);
+    config.on_error = OnError::Replace;
+    config.is_shuffled = false;
+    config.is_next_epoch_prefetched = false;
+    let engine = Engine::new(world.store(delays(3.0)), config).unwrap();
+    let batches = epoch(&world, &engine, 0).concat();
+    assert_eq!(batches.len(), 12);
+    assert_eq!(batches.iter().filter(|row| **row == (0, false)).count(), 6);
+    // Four samples lie in two objects each; the first of all is read once more to stand in.
+    assert_eq!(engine.stats.counters.snapshot().requests, 16 + 2);
+}
+
+#[test]
+fn padding_that_cannot_be_read_is_no_failure_of_its_own() {
+    for on_error in [OnError::Skip, OnError::Replace] {
+        let world = World::new(20, 60);
+        world.lose(4);
+        let mut come = Vec::new();
+        for rank in 0..4 {
+            let mut config = world.in_order_config(64);
+            config.rank = Rank::new(rank, 4).unwrap();
+            config.last_batch = LastBatch::Pad;
+            config.on_error = on_error;
+            let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
+            // Rank 0 has five samples, and repeats the bad one a dozen times.
+            let rows = epoch(&world, &engine, 0).concat();
+            let is_short = on_error == OnError::Skip && rank == 0;
+            assert_eq!(rows.len() < 64, is_short, "{} rows", rows.len());
+            come.extend(valid(&rows));
+            let failed = engine.failures().unwrap();
+            let failed: Vec<Id> = failed.iter().map(|failure| failure.sample_id).collect();
+            let expected: &[Id] = if rank == 0 { &[id("sample", 4)] } else { &[] };
+            assert_eq!(failed, expected);
+        }
+        come.sort_unstable();
+        assert!(come.iter().copied().eq((0..20).filter(|index| *index != 4)));
+    }
+}
+
+#[test]
+fn padding_that_cannot_be_read_takes_no_batch_with_it() {
+    for is_near in [true, false] {
+        let world = World::new(6, 60);
+        world.lose(0);
+        let mut config = world.in_order_config(4);
+        config.last_batch = LastBatch::Pad;
+        let mut store = Delegate::new(world.store(delays(0.5)));
+        store.is_near = is_near;
+        let engine = Engine::new(Arc::new(store), config).unwrap();
+        engine.start_epoch(0).unwrap();
+        let steps = steps_of(&world, &engine);
+        assert!(steps[0].is_err());
+        let rows = [(4, true), (5, true), (1, false)];
+        assert_eq!(steps[1], Ok(rows.to_vec()), "without the repeat of 0");
+    }
+}
+
+#[test]
+fn a_rank_without_samples_of_its_own_does_not_fail_for_another() {
+    for on_error in [OnError::Raise, OnError::Skip, OnError::Replace] {
+        let world = World::new(1, 60);
+        world.lose(0);
+        let mut config = world.config(4);
+        config.rank = Rank::new(1, 2).unwrap();
+        config.last_batch = LastBatch::Pad;
+        config.on_error = on_error;
+        let engine = Engine::new(world.store(delays(0.5)), config).unwrap();
+        assert_eq!(epoch(&world, &engine, 0), [[]]);
+        assert!(engine.failures().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn errors_that_nobody_takes_count_against_the_budget() {
+    let world = World::new(4_000, 0);
+    let mut config = world.config(4);
+    config.prefetch_bytes = 40 * 256;
+    let engine = Engine::new(world.store(missing(1.0)), config).unwrap();
+    engine.start_epoch(0).unwrap();
+    let mut requests = 0;
+    wait_until(&engine, "at rest", |now| {
+        std::thread::sleep(Duration::from_millis(100));
+        now.counters.requests == std::mem::replace(&mut requests, now.counters.requests)
+            && requests > 0
+    });
+    // An object for each sample, and one more for every third.
+    assert!(requests <= 60, "{requests} reads ahead of a consumer");
+    let held = || engine.snapshot().unwrap().gauges.held_bytes;
+    assert_eq!(held(), 40 * 256);
+    assert_eq!(steps_of(&world, &engine).len(), 1_000);
+}

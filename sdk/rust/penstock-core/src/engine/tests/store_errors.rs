@@ -1,12 +1,13 @@
 //! What the engine makes of a store's errors: what is waited for, and what the report says.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::*;
-use crate::store::{ReadRequest, Record};
+use crate::store::{Consistency, ReadRequest, Record};
 
 type Answer = BoxFuture<'static, Result<Record, StoreError>>;
 
@@ -156,7 +157,11 @@ fn a_record_that_contradicts_the_members_names_its_node() {
     let mut config = world.config(2);
     config.members = Members::new(vec!["image".into()], vec![part]).unwrap();
     let node: SocketAddr = NODE.parse().unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let levels = Arc::clone(&asked);
     let error = first_error(config, move |request| {
+        let level = (request.object_id, request.consistency);
+        levels.lock().unwrap().push(level);
         let inner = Arc::clone(&inner);
         async move {
             let mut record = inner.read(request).await?;
@@ -167,5 +172,12 @@ fn a_record_that_contradicts_the_members_names_its_node() {
     });
     let text = error.to_string();
     assert!(text.contains("read 2 times"), "{text}");
+    // One replica may be wrong; only a quorum can say that all are.
+    let asked = asked.lock().unwrap();
+    let index = (0..6).find(|index| id("sample", *index) == error.sample_id);
+    let object = id("object", index.unwrap());
+    let levels = asked.iter().filter(|(of, _)| *of == object);
+    let levels: Vec<_> = levels.map(|(_, level)| *level).take(2).collect();
+    assert_eq!(levels, [Consistency::One, Consistency::Quorum]);
     assert!(text.contains(NODE) && text.contains("\"image\""), "{text}");
 }
