@@ -87,6 +87,13 @@ mod tests {
     }
 
     #[test]
+    fn readers_that_failed_together_do_not_come_back_in_step() {
+        let first = |_| Backoff::default().next_pause().unwrap();
+        let pauses: std::collections::HashSet<Duration> = (0..20).map(first).collect();
+        assert!(pauses.len() > 10, "{pauses:?}");
+    }
+
+    #[test]
     fn splitmix_gives_the_published_sequence() {
         let mut random = Random::new(1_234_567);
         assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);

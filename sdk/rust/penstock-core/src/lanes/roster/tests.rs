@@ -116,6 +116,22 @@ fn looking_for_a_lane_earns_no_hedge_until_one_is_found() {
 }
 
 #[test]
+fn a_far_node_gets_its_lanes_before_anything_is_on_its_way() {
+    for (delay, lanes) in [(150 * MS, 8), (MS, 1)] {
+        let now = Instant::now();
+        let nodes = [node(1)];
+        let mut roster = Roster::new(LIMITS);
+        let mut open = || {
+            open_all(&mut roster, now, &nodes, |_| {
+                (Still::default(), meter(now, delay))
+            })
+        };
+        let opened: usize = (0..3).map(|_| open()).sum();
+        assert_eq!(opened, lanes, "at {delay:?}");
+    }
+}
+
+#[test]
 fn a_lane_that_was_forgotten_gets_a_copy_and_nobody_waits_for_it() {
     let begin = Instant::now();
     let nodes = [node(1), node(2), node(3)];
