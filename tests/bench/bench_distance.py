@@ -18,7 +18,6 @@ from harness.bench_dataset import BenchDataset
 from harness.bench_link import FAR_MS, BenchLink, steady_rate
 from harness.bench_report import BenchReport
 from harness.run import Run
-from penstock._errors import ConfigError
 from penstock._native import Store
 
 DATASET = BenchDataset(bench_scale.count(3000, quick=1500))
@@ -26,7 +25,6 @@ REPETITIONS = bench_scale.count(5, quick=1)
 NEAR_MS = 20
 SKIP_SECONDS = 3.0
 SECONDS = bench_scale.count(4, quick=2)
-ONE_CONNECTION = {"lanes": 1}
 
 
 def main() -> None:
@@ -43,7 +41,6 @@ def main() -> None:
 def measure(link: BenchLink, report: BenchReport) -> None:
     rates: dict[str, list[float]] = defaultdict(list)
     firsts: dict[int, list[float]] = defaultdict(list)
-    has_fixed = can_fix_lanes(link)
     for _ in range(REPETITIONS):
         for round_trip_ms in (0, NEAR_MS, FAR_MS):
             link.set_round_trip(round_trip_ms)
@@ -51,12 +48,10 @@ def measure(link: BenchLink, report: BenchReport) -> None:
                 if round_trip_ms:
                     firsts[round_trip_ms].append(first_sample_seconds(store) / (round_trip_ms / 1e3))
                 rates[f"{round_trip_ms} ms"].append(rate(store))
-        if has_fixed:
-            with link.open_store(**ONE_CONNECTION) as store:
-                # It has nothing to find, so it needs no time for it.
-                rates[f"{FAR_MS} ms, one connection"].append(rate(store, skip_seconds=1.0))
-    report.add("unshaped rate", link.unshaped_rate / 1e6, unit="MB/s")
-    link.report(report)
+        with link.open_store(lanes=1) as store:
+            # It has nothing to find, so it needs no time for it.
+            rates[f"{FAR_MS} ms, one connection"].append(rate(store, skip_seconds=1.0))
+    link.end(report)
     for name, values in rates.items():
         report.add(f"rate at {name}", [each / 1e6 for each in values], unit="MB/s")
     for name, values in list(rates.items())[1:]:
@@ -80,15 +75,6 @@ def first_sample_seconds(store: Store) -> float:
         engine.start_epoch(0)
         engine.next_batch()
         return time.monotonic() - started
-
-
-def can_fix_lanes(link: BenchLink) -> bool:
-    try:
-        link.open_store(**ONE_CONNECTION).close()
-    except ConfigError as refusal:
-        sys.stderr.write(f"bench: no row for one connection, the store refuses it: {refusal}\n")
-        return False
-    return True
 
 
 if __name__ == "__main__":

@@ -40,10 +40,12 @@ def measure(link: BenchLink, report: BenchReport) -> None:
     inside = [gap for start in range(0, len(seen), steps) for gap in gaps(seen[start + 1 : start + steps - 1])]
     batch_seconds = statistics.median(inside)
     edges = [max(gaps(seen[start - 2 : start + 2])) / batch_seconds for start in range(steps, len(seen), steps)]
-    link.report(report)
+    link.end(report)
     report.add("batch time inside an epoch", [1e3 * gap for gap in inside], unit="ms")
     report.add("largest gap at an edge / batch time", edges, unit="x", reach="<= 2")
     report.add("largest gap of all edges / batch time", max(edges), unit="x")
+    # No edge has a part in this one: if it is as large, the machine stalled.
+    report.add("largest gap inside epochs / batch time", max(inside) / batch_seconds, unit="x")
 
 
 def gaps(seen: Sequence[Arrival]) -> list[float]:

@@ -1,9 +1,10 @@
 """Slow lanes starve themselves and not the batch: whole epochs with a quarter of the lanes slow, against healthy ones.
 
-Every second connection of a driver session may be its control connection, which carries nothing: which ones are
-lanes is seen by what they carry, and the relay's "every k-th is slow" is set to hit a quarter of those.
+How many lanes there are the engine says. Which connections they are is seen by what these carry, because some of a
+driver session carry no samples. For every trial the slow ones are drawn anew, so that nothing is known of them yet.
 """
 
+import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from penstock._native import Engine
 
 DATASET = BenchDataset(64 * bench_scale.count(32, quick=24))
 REPETITIONS = bench_scale.count(7, quick=1)
-EPOCHS = bench_scale.count(3, quick=1)
+# More than 300 batches: the 99th percentile of fewer would be about their largest.
+EPOCHS = bench_scale.count(10, quick=1)
 SETTLE_EPOCHS = 3
 SLOW_SHARE = 0.25
 HEALTHY = "healthy"
@@ -46,11 +48,24 @@ class Epochs:
     """Whole epochs of one engine, one after the other."""
 
     def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._stream = arrivals(engine)
-        self._steps = engine.steps()
+        self.snapshot_ms: list[float] = []
+
+    @property
+    def lanes(self) -> int:
+        return self._engine.stats()["lanes"]
 
     def take(self, count: int) -> list[Arrival]:
-        return list(islice(self._stream, self._steps * count))
+        return list(islice(self._stream, self._engine.steps() * count))
+
+    def settle(self) -> list[Arrival]:
+        """Takes some for the engine to see what has changed, and a snapshot of its stats after each batch."""
+        seen = []
+        for arrival in islice(self._stream, self._engine.steps() * SETTLE_EPOCHS):
+            seen.append(arrival)
+            self.snapshot_ms.append(self._engine.stats()["snapshot_ms"])
+        return seen
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,7 @@ class Trial:
 
     seen: Sequence[Arrival]
     slow_share: float
+    slow_share_at_end: float
     given_up: int
 
     @property
@@ -74,18 +90,25 @@ class Trial:
 
 def measure(link: BenchLink, report: BenchReport) -> None:
     link.set_round_trip(FAR_MS)
+    chooser = random.Random(0)
     trials: dict[str, list[Trial]] = {condition: [] for condition in (HEALTHY, LATE, NARROW)}
     with link.open_store() as store, DATASET.engine(store) as engine:
         epochs = Epochs(engine)
         last = epochs.take(SETTLE_EPOCHS)[-1]
         for _ in range(REPETITIONS):
             for condition, tried in trials.items():
-                tried.append(try_out(link, condition, epochs, last))
+                tried.append(try_out(link, condition, epochs, last, chooser))
                 last = tried[-1].seen[-1]
-        report.add("lanes", engine.stats()["lanes"], unit="")
-    link.report(report)
+        report.add("lanes", epochs.lanes, unit="")
+    link.end(report)
+    add_figures(report, trials)
+    report.add("native snapshot of the stats", [1e3 * each for each in epochs.snapshot_ms], unit="us", reach="<= 50")
+
+
+def add_figures(report: BenchReport, trials: dict[str, list[Trial]]) -> None:
     slow = [trial for tried in (trials[LATE], trials[NARROW]) for trial in tried]
     report.add("slow lanes / lanes", [trial.slow_share for trial in slow], unit="x")
+    report.add("slow lanes / lanes, at the end of a trial", [trial.slow_share_at_end for trial in slow], unit="x")
     report.add("slow lanes given up by the client", sum(trial.given_up for trial in slow), unit="")
     rates = {condition: [rate_of(trial.seen) for trial in tried] for condition, tried in trials.items()}
     for condition, values in rates.items():
@@ -97,46 +120,35 @@ def measure(link: BenchLink, report: BenchReport) -> None:
         report.add(f"batch time p99 / p50, {condition}", [trial.unevenness for trial in tried], unit="x", reach="<= 2")
 
 
-def try_out(link: BenchLink, condition: str, epochs: Epochs, last: Arrival) -> Trial:
-    slow = make_slow(link, condition)
-    slow_share = len(slow) / len(lanes_of(link))
-    settling, measured = epochs.take(SETTLE_EPOCHS), epochs.take(EPOCHS)
-    lost = slow - set(lanes_of(link))
+def try_out(link: BenchLink, condition: str, epochs: Epochs, last: Arrival, chooser: random.Random) -> Trial:
+    lanes = epochs.lanes
+    slow = set() if condition == HEALTHY else a_quarter(carrying(link), lanes, chooser)
+    make_slow(link, condition, slow, lanes)
+    settling, measured = epochs.settle(), epochs.take(EPOCHS)
+    left = slow & set(carrying(link))
     # A client that hung up on slow lanes has fresh ones now: then what that took is part of the figure.
-    seen = [last, *settling, *measured] if lost else [settling[-1], *measured]
-    return Trial(seen, slow_share, len(lost))
+    seen = [settling[-1], *measured] if left == slow else [last, *settling, *measured]
+    return Trial(seen, len(slow) / lanes, len(left) / epochs.lanes, len(slow - left))
 
 
-def make_slow(link: BenchLink, condition: str) -> set[int]:
-    """Sets the relay, and returns the lanes that are slow now."""
-    link.relay.set(slow_every=None, slow_delay_factor=None, slow_rate=None)
-    if condition == HEALTHY:
-        return set()
-    lanes = lanes_of(link)
-    every = every_for_a_quarter(lanes)
-    if condition == LATE:
-        link.relay.set(slow_every=every, slow_delay_factor=5.0)
-    else:
-        link.relay.set(slow_every=every, slow_rate=link.rate / len(lanes) / 10)
-    return slow_ones(lanes, every)
+def a_quarter(carrying: Sequence[int], lanes: int, chooser: random.Random) -> set[int]:
+    """Of so many lanes, to the nearest whole number; never none."""
+    return set(chooser.sample(carrying, max(1, round(lanes * SLOW_SHARE))))
 
 
-def lanes_of(link: BenchLink) -> list[int]:
+def make_slow(link: BenchLink, condition: str, slow: set[int], lanes: int) -> None:
+    """Lets these connections be slow in the way of the condition, and no others."""
+    link.relay.set(
+        slow_connections=sorted(slow),
+        slow_delay_factor=5.0 if condition == LATE else None,
+        slow_rate=link.rate / lanes / 10 if condition == NARROW else None,
+    )
+
+
+def carrying(link: BenchLink) -> list[int]:
     """The relay's numbers of the connections that carry samples."""
     carried = {int(str(each["index"])): int(str(each["bytes_down"])) for each in link.relay.stats().connections}
     return [index for index, size_bytes in carried.items() if size_bytes > DATASET.sample_bytes]
-
-
-def slow_ones(lanes: list[int], every: int) -> set[int]:
-    """Those that the relay's `slow_every` means."""
-    return {index for index in lanes if index % every == every - 1}
-
-
-def every_for_a_quarter(lanes: list[int]) -> int:
-    def distance(every: int) -> float:
-        return abs(len(slow_ones(lanes, every)) / len(lanes) - SLOW_SHARE)
-
-    return min(range(2, 2 + max(lanes)), key=distance)
 
 
 if __name__ == "__main__":

@@ -54,9 +54,11 @@ def main() -> None:
 def measure(link: BenchLink, report: BenchReport) -> None:
     link.set_round_trip(FAR_MS)
     all_looks = [ramp(link) for _ in range(REPETITIONS)]
-    link.report(report)
+    link.end(report)
     steady = [statistics.median(look.inflight_bytes for look in last_seconds(looks)) for looks in all_looks]
     report.add("in flight, steady", [each / 1e6 for each in steady], unit="MB")
+    product = link.rate * FAR_MS / 1e3
+    report.add("in flight, steady / product", [each / product for each in steady], unit="x")
     peaks = [looks[-1].peak_inflight_bytes / each for looks, each in zip(all_looks, steady, strict=True)]
     report.add("in flight, peak / steady", peaks, unit="x", reach="<= 1.25")
     report.add("inside the relay, peak / steady", [relay_peak(looks) for looks in all_looks], unit="x")

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-_REACH = re.compile(r"(<=|>=|<|>) *([0-9.]+)$")
+_BOUND = re.compile(r"(<=|>=|<|>) *([0-9.]+)$")
+_RANGE = re.compile(r"([0-9.]+) to ([0-9.]+)$")
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -29,10 +30,11 @@ class Figure:
         """A figure without a bound is only reported."""
         if self.reach is None:
             return True
-        match = _REACH.match(self.reach)
-        if match is None:
-            raise ValueError(f"{self.name}: a reach looks like '>= 0.97', not {self.reach!r}")
-        return _COMPARE[match[1]](self.value, float(match[2]))
+        if bound := _BOUND.match(self.reach):
+            return _COMPARE[bound[1]](self.value, float(bound[2]))
+        if ends := _RANGE.match(self.reach):
+            return float(ends[1]) <= self.value <= float(ends[2])
+        raise ValueError(f"{self.name}: a reach looks like '>= 0.97' or '0.5 to 0.7', not {self.reach!r}")
 
 
 class BenchReport:

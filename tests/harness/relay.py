@@ -17,7 +17,7 @@ from harness.run import Run
 _CRATE = Path(__file__).resolve().parents[1] / "relay"
 _FREE_HOST = 51
 
-Setting = float | int | bool | None
+Setting = float | int | bool | list[int] | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Relay:
     - `is_half_open` bytes are swallowed and nobody hears of a close: such connections stay dead
     - `max_connections` more are reset at once (0 = all, None = no limit)
     - `slow_every` k-th connection has `slow_delay_factor` times the delay and at most `slow_rate`
+    - `slow_connections` likewise, named by the index that `stats` gives them
     """
 
     def __init__(

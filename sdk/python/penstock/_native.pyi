@@ -193,6 +193,7 @@ class _EngineStats(TypedDict):
     lane_stats: list[_LaneStats]
     arena_idle_bytes: int
     arena_lent_bytes: int
+    snapshot_ms: float
     request: _Stage
     wait: _Stage
     verify: _Stage

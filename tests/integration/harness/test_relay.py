@@ -303,6 +303,19 @@ def test_every_second_connection_is_slower(relay: MakeRelay, echo_peer: Peer) ->
         assert 0.04 <= round_trip_seconds(first) < 1.8
 
 
+def test_exactly_the_connections_that_were_named_are_slower(relay: MakeRelay, echo_peer: Peer) -> None:
+    between = relay(target=echo_peer.endpoint, delay_ms=20, slow_delay_factor=20)
+    with connect(between) as first, connect(between) as second, connect(between) as third:
+        for connection in (first, second, third):
+            round_trip_seconds(connection)
+        between.set(slow_connections=[1])
+        assert round_trip_seconds(second) >= 0.8
+        slow = [each["index"] for each in between.stats().connections if each["is_slow"]]
+        assert slow == [1]
+        between.set(slow_connections=None)
+        assert not any(each["is_slow"] for each in between.stats().connections)
+
+
 def test_shorter_delay_also_reaches_bytes_that_are_on_their_way(relay: MakeRelay, echo_peer: Peer) -> None:
     between = relay(target=echo_peer.endpoint, delay_ms=600_000)
     with connect(between) as connection:

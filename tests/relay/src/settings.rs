@@ -1,5 +1,6 @@
 //! What the relay does to the bytes that pass; changed while it runs.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,7 @@ pub struct Settings {
     pub is_half_open: bool,
     pub max_connections: Option<u64>,
     pub slow_every: Option<u64>,
+    pub slow_connections: BTreeSet<u64>,
     pub slow_delay_factor: f64,
     pub slow_rate: Option<f64>,
 }
@@ -77,6 +79,7 @@ impl Default for Settings {
             is_half_open: false,
             max_connections: None,
             slow_every: None,
+            slow_connections: BTreeSet::new(),
             slow_delay_factor: 1.0,
             slow_rate: None,
         }
@@ -142,9 +145,10 @@ impl Settings {
         self.window_bytes.filter(|bytes| *bytes > 0)
     }
 
-    /// Connections are counted from 0; every k-th is slow.
+    /// Connections are counted from 0; every k-th is slow, and those that were named.
     pub fn is_slow(&self, connection: u64) -> bool {
-        self.slow_every.is_some_and(|every| every > 0 && connection % every == every - 1)
+        self.slow_connections.contains(&connection)
+            || self.slow_every.is_some_and(|every| every > 0 && connection % every == every - 1)
     }
 
     pub fn reset(&self) -> Option<Place> {
@@ -204,5 +208,13 @@ mod tests {
         let settings = Settings { slow_every: Some(4), slow_delay_factor: 5.0, delay_ms: 10.0, ..Settings::default() };
         let slow: Vec<u64> = (0..8).filter(|index| settings.is_slow(*index)).collect();
         assert_eq!((slow, settings.delay_of(true)), (vec![3, 7], Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn named_connections_are_slow_until_null_takes_them_back() {
+        let named = Settings::default().changed(changes(r#"{"slow_connections": [5, 2]}"#)).unwrap();
+        let healed = named.changed(changes(r#"{"slow_connections": null}"#)).unwrap();
+        let slow_ones = |settings: &Settings| (0..8).filter(|index| settings.is_slow(*index)).collect::<Vec<_>>();
+        assert_eq!((slow_ones(&named), slow_ones(&healed)), (vec![2, 5], vec![]));
     }
 }

@@ -26,6 +26,7 @@ pub fn dict<'py>(py: Python<'py>, snapshot: &EngineSnapshot) -> PyResult<Bound<'
     dict.set_item("lane_stats", lane_list(py, &snapshot.lanes)?)?;
     dict.set_item("arena_idle_bytes", snapshot.pool.idle_bytes)?;
     dict.set_item("arena_lent_bytes", snapshot.pool.lent_bytes)?;
+    dict.set_item("snapshot_ms", snapshot.taken_in.as_secs_f64() * 1e3)?;
     for (name, histogram) in &snapshot.stages {
         dict.set_item(*name, stage(py, histogram)?)?;
     }

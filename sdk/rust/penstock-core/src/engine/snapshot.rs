@@ -1,5 +1,7 @@
 //! All that an engine has measured, at one moment.
 
+use std::time::{Duration, Instant};
+
 use super::{Engine, EngineError};
 use crate::arena::PoolStats;
 use crate::lanes::LaneStats;
@@ -17,19 +19,27 @@ pub struct EngineSnapshot {
     /// The connections of the store; other engines use them too.
     pub lanes: Vec<LaneStats>,
     pub pool: PoolStats,
+    /// How long all of this took to be taken.
+    pub taken_in: Duration,
 }
 
 impl Engine {
     /// Cheap enough to be taken many times a second while training.
     pub fn snapshot(&self) -> Result<EngineSnapshot, EngineError> {
         self.owner.check()?;
-        Ok(EngineSnapshot {
+        let started = Instant::now();
+        let snapshot = EngineSnapshot {
             counters: self.stats.counters.snapshot(),
             gauges: self.stats.gauges.snapshot(),
             stages: self.stats.stages.snapshot(),
             store: self.store.counters(),
             lanes: self.store.lanes(),
             pool: self.pool.stats(),
+            taken_in: Duration::ZERO,
+        };
+        Ok(EngineSnapshot {
+            taken_in: started.elapsed(),
+            ..snapshot
         })
     }
 }
