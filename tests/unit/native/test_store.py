@@ -196,6 +196,12 @@ def test_unreachable_cluster_says_that_nothing_listens() -> None:
         Store.open(json.dumps(config))
 
 
+def test_unknown_name_of_a_cluster_is_said() -> None:
+    config = {"kind": "cql", "contact_points": ["no-such-host.invalid"], "local_dc": "d", "keyspace": "k"}
+    with pytest.raises(StoreUnavailable, match=r"no address was found for no-such-host\.invalid:9042"):
+        Store.open(json.dumps(config))
+
+
 def test_fault_plan_fails_the_same_reads_every_time() -> None:
     name, dataset_id = uuid.uuid4().hex, os.urandom(16)
     ids = [index.to_bytes(16) for index in range(200)]

@@ -1,8 +1,9 @@
+from inspect import signature
 from typing import Any
 
 import pytest
 
-from penstock import _arguments
+from penstock import Client, _arguments
 from penstock._arguments import LoaderArguments
 from penstock._errors import ConfigError
 
@@ -17,6 +18,13 @@ DEFAULTS: dict[str, Any] = {
 
 def checked(**changes: Any) -> LoaderArguments:
     return LoaderArguments.checked(**DEFAULTS | changes)
+
+
+def test_these_are_the_defaults_of_a_loader() -> None:
+    parameters = signature(Client.loader).parameters
+    given = {name: each.default for name, each in parameters.items() if each.default is not each.empty}
+    given["has_telemetry"] = given.pop("telemetry")
+    assert given | {"torch_arguments": {}} == DEFAULTS | {"dataset": None}
 
 
 @pytest.mark.parametrize(

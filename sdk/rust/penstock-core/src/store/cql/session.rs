@@ -1,10 +1,14 @@
 //! Opening a session to a cluster, and saying precisely why it cannot be opened.
 
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -21,7 +25,7 @@ use scylla::policies::host_filter::DcHostFilter;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::statement::Consistency;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::MOST_LANES_A_NODE;
@@ -176,20 +180,23 @@ enum Knock {
 /// Knocks at all contact points at once and leaves those out that do not answer while others do: the driver asks one
 /// after the other, and waits long for one that is frozen.
 async fn find_way(config: &CqlConfig, tls: Option<&Arc<ClientConfig>>) -> Result<Way, OpenError> {
-    let knocks = config.contact_points.iter();
-    let mut knocks: FuturesUnordered<_> = knocks
-        .map(|point| async move { (point.clone(), knock(point, tls.cloned()).await) })
+    let (doors, mut failed) = find_doors(&config.contact_points).await;
+    let (mut answered, mut taken) = (Vec::new(), Vec::new());
+    let addresses = doors.iter().flat_map(|door| door.addresses.iter().copied());
+    let mut knocks: FuturesUnordered<_> = addresses
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|address| async move { (address, knock(address, tls.cloned()).await) })
         .collect();
-    let (mut answered, mut taken, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     // No knock takes longer by itself.
     let mut end_at = Instant::now() + 2 * TCP_PATIENCE;
-    while let Ok(Some((point, knock))) = timeout_at(end_at, knocks.next()).await {
+    while let Ok(Some((address, knock))) = timeout_at(end_at, knocks.next()).await {
         match knock {
             Knock::Answered(round_trip) => {
                 end_at = end_at.min(Instant::now() + answer_patience(round_trip));
-                answered.push((round_trip, point));
+                answered.push((round_trip, address));
             }
-            Knock::Taken(round_trip) => taken.push((round_trip, point)),
+            Knock::Taken(round_trip) => taken.push((round_trip, address)),
             Knock::Failed(reason) => failed.push(reason),
         }
     }
@@ -202,8 +209,9 @@ async fn find_way(config: &CqlConfig, tls: Option<&Arc<ClientConfig>>) -> Result
             failed.join("; ")
         ),
     })?;
+    let reached = reached.into_iter().map(|(_, address)| address).collect();
     Ok(Way {
-        points: reached.into_iter().map(|(_, point)| point).collect(),
+        points: doors.iter().flat_map(|door| door.open(&reached)).collect(),
         patience: if speaks_cql {
             MAX_OPEN_PATIENCE
         } else {
@@ -213,12 +221,60 @@ async fn find_way(config: &CqlConfig, tls: Option<&Arc<ClientConfig>>) -> Result
     })
 }
 
-async fn knock(point: &str, tls: Option<Arc<ClientConfig>>) -> Knock {
+/// A contact point and all of its addresses: one name may stand for many nodes, of which the first is frozen.
+struct Door {
+    point: String,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Door {
+    /// What the driver is told of it. The name, where all behind it can be reached: should all nodes get new addresses,
+    /// the driver looks it up again.
+    fn open(&self, reached: &BTreeSet<SocketAddr>) -> Vec<String> {
+        let is_open = |address: &&SocketAddr| reached.contains(address);
+        let open: Vec<String> = self
+            .addresses
+            .iter()
+            .filter(is_open)
+            .map(ToString::to_string)
+            .collect();
+        if open.len() == self.addresses.len() {
+            return vec![self.point.clone()];
+        }
+        open
+    }
+}
+
+/// The contact points, and why some of them lead nowhere.
+async fn find_doors(points: &[String]) -> (Vec<Door>, Vec<String>) {
+    let (mut doors, mut failed) = (Vec::new(), Vec::new());
+    for found in join_all(points.iter().map(|point| look_up(with_port(point)))).await {
+        match found {
+            Ok(door) => doors.push(door),
+            Err(reason) => failed.push(reason),
+        }
+    }
+    (doors, failed)
+}
+
+async fn look_up(point: String) -> Result<Door, String> {
+    let found = async { Ok(lookup_host(&point).await?.collect()) };
+    let found: Result<Result<_, io::Error>, _> = timeout(TCP_PATIENCE, found).await;
+    match found {
+        Ok(Ok(addresses)) => Ok(Door { point, addresses }),
+        Ok(Err(error)) => Err(format!("no address was found for {point}: {error}")),
+        Err(_) => Err(format!(
+            "no address was found for {point} within {} s",
+            TCP_PATIENCE.as_secs()
+        )),
+    }
+}
+
+async fn knock(address: SocketAddr, tls: Option<Arc<ClientConfig>>) -> Knock {
     let started = Instant::now();
-    let address = with_port(point);
-    let stream = match timeout(TCP_PATIENCE, TcpStream::connect(&address)).await {
+    let stream = match timeout(TCP_PATIENCE, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
             return Knock::Failed(format!("nothing listens on {address}"));
         }
         Ok(Err(error)) => return Knock::Failed(format!("{address}: {error}")),
@@ -281,10 +337,6 @@ fn explain(config: &CqlConfig, error: &NewSessionError) -> OpenError {
                 last_connection_error,
             },
         )) => explain_connection(config, last_connection_error),
-        NewSessionError::FailedToResolveAnyHostname(hosts) => unavailable(format!(
-            "no address was found for {}: check the names of the contact points",
-            hosts.join(", ")
-        )),
         other => unavailable(format!("the store at {at} cannot be used: {other}")),
     }
 }
@@ -315,8 +367,8 @@ fn explain_connection(config: &CqlConfig, error: &ConnectionError) -> OpenError 
                 message: format!("the store at {at} refused the connection: {other}"),
             },
         },
-        ConnectionError::IoError(io) if is_tls(io) => refuse(format!(
-            "no TLS connection to the store at {at}: {io}. Check that the port speaks TLS, that ca_pem signed the \
+        ConnectionError::IoError(error) if is_tls(error) => refuse(format!(
+            "no TLS connection to the store at {at}: {error}. Check that the port speaks TLS, that ca_pem signed the \
              node's certificate, that it is in date and names the node's address"
         )),
         other => OpenError::Unavailable {
@@ -325,7 +377,7 @@ fn explain_connection(config: &CqlConfig, error: &ConnectionError) -> OpenError 
     }
 }
 
-fn is_tls(error: &std::io::Error) -> bool {
+fn is_tls(error: &io::Error) -> bool {
     error
         .get_ref()
         .is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
@@ -340,6 +392,31 @@ mod tests {
         assert_eq!(with_port("127.0.0.1"), "127.0.0.1:9042");
         assert_eq!(with_port("127.0.0.1:9043"), "127.0.0.1:9043");
         assert_eq!(with_port("[::1]:9043"), "[::1]:9043");
+    }
+
+    #[test]
+    fn the_driver_hears_of_those_behind_a_name_that_can_be_reached() {
+        let door = Door {
+            point: "store:9042".to_owned(),
+            addresses: [1, 2].map(|last| ([127, 0, 0, last], 9042).into()).to_vec(),
+        };
+        let both = door.addresses.iter().copied().collect();
+        assert_eq!(door.open(&both), ["store:9042"]);
+        let second = door.addresses[1..].iter().copied().collect();
+        assert_eq!(door.open(&second), ["127.0.0.2:9042"]);
+        assert!(door.open(&BTreeSet::new()).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_nobody_knows_is_said() {
+        let reason = look_up("no-such-host.invalid:9042".to_owned())
+            .await
+            .err()
+            .unwrap();
+        let expected = "no address was found for no-such-host.invalid:9042: ";
+        assert!(reason.starts_with(expected), "{reason}");
+        let door = look_up("localhost:77".to_owned()).await.ok().unwrap();
+        assert!(door.addresses.contains(&([127, 0, 0, 1], 77).into()));
     }
 
     #[test]
