@@ -17,6 +17,8 @@ from unit.sdk.loading import indices, loader_of, valid_indices
 import penstock
 from penstock import Batch
 from penstock import _errors as errors
+from penstock._assembly import Assembled
+from penstock._pipeline import Lost, Pipeline
 
 ALL = Counter(range(101))
 PACKAGE = str(Path(penstock.__file__).parent)
@@ -29,19 +31,27 @@ class Interrupted(BaseException):
 
 
 class Raiser:
-    """Raises at the nth moment at which a signal handler may run: a function is entered, or has called into C."""
+    """Raises at the first moment that is not known yet, of those at which a signal handler may run.
 
-    def __init__(self, moment: int) -> None:
-        self._left = moment
+    Such a moment is when a function is entered, or has called into C.
+    """
+
+    def __init__(self, known: set[tuple[str, str, int]]) -> None:
+        self._known = known
+        self._met: Counter[tuple[str, str]] = Counter()
         self.where: tuple[str, str] | None = None
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         file = frame.f_code.co_filename
         if event not in ("call", "c_return") or not file.startswith(PACKAGE) or file == UNKNOWABLE:
             return
-        self._left -= 1
-        if self._left == 0:
-            self.where = (frame.f_code.co_name, event)
+        where = (frame.f_code.co_name, event)
+        self._met[where] += 1
+        # Not by its number in the call: one that finds its batch ready has fewer moments than one that waits for it.
+        moment = (*where, self._met[where])
+        if moment not in self._known:
+            self._known.add(moment)
+            self.where = where
             raise Interrupted
 
     @contextmanager
@@ -68,13 +78,13 @@ def next_with_interruption(running: Iterator[Batch], raiser: Raiser) -> Batch | 
 
 
 def moments() -> Iterator[Raiser]:
-    """Every moment of a call, until one comes through without an interruption."""
-    raiser = Raiser(1)
-    for moment in range(2, 1000):
+    """Every moment of a call, until one comes through that has had an interruption at each of its own."""
+    known: set[tuple[str, str, int]] = set()
+    for _ in range(1000):
+        raiser = Raiser(known)
         yield raiser
         if raiser.where is None:
             return
-        raiser = Raiser(moment)
     raise AssertionError("there is no end to it")
 
 
@@ -110,6 +120,7 @@ def test_an_interrupted_error_comes_at_the_next_call_and_counts_once(training: A
     training.parts = [training._part(range(101))]
     training._offer()
     training.write()
+    places: set[tuple[str, str] | None] = set()
     with loader_of(training, batch_size=40, in_order=True) as loader:
         for epoch, raiser in enumerate(moments()):
             running = iter(loader)
@@ -123,6 +134,33 @@ def test_an_interrupted_error_comes_at_the_next_call_and_counts_once(training: A
             assert (stats["errors"], stats["batches"], stats["epoch"]) == (epoch + 1, 2 * epoch + 2, epoch + 1)
             lost = [training.index_of[each.sample_id] for each in loader.failures() if each.epoch == epoch]
             assert sorted(lost) == list(range(40, 80)), raiser.where
+            places.add(raiser.where)
+    assert ("ack", "c_return") in places
+
+
+def test_every_moment_is_met_however_often_a_call_waits(training: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = 0
+    peek = Pipeline.peek
+
+    def peek_late(pipeline: Pipeline) -> Assembled | Lost | None:
+        for _ in range(waits):
+            pipeline._arrived.ring()
+            pipeline._arrived.wait()
+        return peek(pipeline)
+
+    monkeypatch.setattr(Pipeline, "peek", peek_late)
+    places: set[tuple[str, str] | None] = set()
+    with loader_of(training, batch_size=40, decode=None) as loader:
+        for epoch, raiser in enumerate(moments()):
+            # More interruptions than a call has moments that finds its batch ready, and none of them behind the wait.
+            waits = 50 if epoch < 150 else 0
+            running = iter(loader)
+            batches = [next(running)]
+            batch = next_with_interruption(running, raiser)
+            batches += running if batch is None else [batch, *running]
+            assert Counter(valid_indices(training, batches)) == ALL, raiser.where
+            places.add(raiser.where)
+    assert ("ack", "c_return") in places
 
 
 def test_the_end_of_an_epoch_is_found_after_an_interruption(training: Any) -> None:
