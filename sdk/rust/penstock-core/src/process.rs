@@ -4,10 +4,15 @@
 //! that needs the runtime remembers its process, and a child gets a runtime of its own.
 #![allow(unsafe_code)] // one leaked pointer, see `runtime`
 
+mod lull;
+
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::{process, ptr};
+use std::time::Instant;
+use std::{process, ptr, thread};
 
 use tokio::runtime::{Builder, Runtime};
+
+pub use lull::Lull;
 
 use crate::errors::ProcessError;
 
@@ -50,6 +55,9 @@ struct OwnedRuntime {
     runtime: Runtime,
 }
 
+/// Of the runtime of this process.
+pub static LULL: Lull = Lull::new();
+
 static CURRENT: AtomicPtr<OwnedRuntime> = AtomicPtr::new(ptr::null_mut());
 
 /// The runtime of this process, made on first use: one worker, which costs less CPU than two (measured).
@@ -75,10 +83,16 @@ pub fn runtime() -> Result<&'static Runtime, ProcessError> {
 }
 
 fn build() -> Result<OwnedRuntime, ProcessError> {
+    LULL.reset();
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .thread_name("penstock")
+        .on_thread_park(|| {
+            if let Some(pause) = LULL.pause(Instant::now()) {
+                thread::sleep(pause);
+            }
+        })
         .enable_all()
         .build()
         .map_err(|error| ProcessError::NoThread {

@@ -23,6 +23,7 @@ use super::shards::Sharding;
 use super::wire::{self, Answer, Ask, Damaged, Execute, Frame, HEADER_BYTES, Head, Page};
 use crate::arena::Pool;
 use crate::lanes::{Arrival, Condition, Lane, Meter, Shard};
+use crate::process::LULL;
 use crate::store::Secret;
 
 /// Opening takes two or three round trips, four with TLS.
@@ -342,6 +343,7 @@ impl Shared {
             let stream = state.enter(pending).ok_or(LaneError::Full)?;
             // Before anybody can send it, so that no answer is counted before its question.
             self.meter.asked(asked_at, asked_bytes);
+            LULL.asked(asked_bytes);
             ask.write(stream, &mut state.outgoing);
         }
         self.has_outgoing.notify_one();
@@ -388,6 +390,7 @@ impl Shared {
         }
         let pending = self.state().leave(head.stream);
         let pending = pending.ok_or_else(|| invalid(Damaged("it answers no question")))?;
+        LULL.settled(pending.asked_bytes);
         self.meter.answered(&Arrival {
             asked_bytes: pending.asked_bytes,
             bytes: body.len() as u64,
@@ -412,6 +415,7 @@ impl Shared {
         };
         for pending in pending.into_iter().flatten() {
             self.meter.failed(pending.asked_bytes);
+            LULL.settled(pending.asked_bytes);
             let _ = pending
                 .waiter
                 .send(Err(LaneError::Broken(Arc::from(reason))));
@@ -515,6 +519,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             filled += read;
+            LULL.came(read as u64);
             meter.heard(Instant::now());
         }
         Ok(filled)
