@@ -85,7 +85,9 @@ class Store:
     def read(
         self, table: str, dataset_id: bytes, object_ids: Sequence[bytes], fields: Sequence[str] | None = None
     ) -> list[dict[str, bytes] | None]:
-        """Reads objects. `None` stands for an object that is absent, or has not all of the fields asked for."""
+        """Reads objects. `None` stands for an object that is absent, or has not all of the fields asked for. Raises
+        `ValueError` when `fields` is empty or has a name twice.
+        """
 
     def verify(
         self, table: str, dataset_id: bytes, expected: Sequence[tuple[bytes, str, int, int]]
@@ -108,7 +110,7 @@ class Store:
         """What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
         for a second time because others were faster), `hedge_wins` (those that the second won), `silences` (reads
         moved off a connection that was not heard any more), `probes` (copies of reads that only show how a connection
-        is) and planned `faults`.
+        is), `damaged` (answers, or values on a disk, that were found damaged) and planned `faults`.
         """
 
     def close(self, patience_seconds: float | None = None) -> None:
@@ -189,6 +191,7 @@ class _EngineStats(TypedDict):
     hedge_wins: int
     silences: int
     probes: int
+    damaged: int
     lanes: int
     lane_stats: list[_LaneStats]
     arena_idle_bytes: int

@@ -25,42 +25,52 @@ def test_s5_a_replica_that_missed_the_writes_loses_nothing(ring: EngineRing) -> 
 
 
 @pytest.mark.parametrize(
-    ("fault", "counter"),
-    [("flip_mean_bytes", "flips"), ("truncate_mean_bytes", "truncations"), ("swap_mean_bytes", "swaps")],
+    ("fault", "counter", "answers_each"),
+    [
+        ("flip_mean_bytes", "flips", 1),
+        ("truncate_mean_bytes", "truncations", 1),
+        # Two answers, each of which is another's then.
+        ("swap_mean_bytes", "swaps", 2),
+    ],
 )
-def test_s6_damaged_answers_are_found_and_read_again(ring: EngineRing, fault: str, counter: str) -> None:
+def test_s6_damaged_answers_are_counted_and_read_again(
+    ring: EngineRing, fault: str, counter: str, answers_each: int
+) -> None:
     consumer = ring.consumer()
     consumer.run()
+    sound = Findings.of(consumer)
+    assert sound.damaged == 0
     before = ring.count(counter)
-    found_before = Findings.of(consumer)
     # One answer in a thousand.
     ring.shape(**{fault: 1_000 * ring.samples.mean_bytes}, seed=6)
-    wanted = before + repetitions(3, 100)
+    wanted = before + repetitions(10, 100)
     for _ in consumer.epochs(until=lambda: ring.count(counter) >= wanted):
         pass
     # What is under way has been damaged and not been found yet: it is taken before the sums are made.
     ring.shape(**{fault: None})
     consumer.run(2)
-    damaged = ring.count(counter) - before
+    damaged = (ring.count(counter) - before) * answers_each
     found = Findings.of(consumer)
-    assert damaged >= repetitions(3, 100)
-    # Every read that began anew, for whatever reason; of an answer that was asked for twice one copy is enough.
-    detected = found.retries - found_before.retries
-    unneeded = found.second_copies - found_before.second_copies
-    # Of an answer of twenty thousand bytes some twenty are names and flags that nobody looks at.
-    harmless = damaged // 50 if counter == "flips" else 0
-    assert detected + unneeded >= damaged - harmless, (detected, unneeded, damaged)
+    counted = found.damaged - sound.damaged
+    # Some damage is nobody's to find: in bytes that nobody looks at (some twenty of an answer's twenty thousand), in an
+    # answer that is damaged already, in one that came after its copy, or on a connection of the driver. Together that
+    # is a few in a hundred on a quiet machine, and for ten answers a quarter leaves room for chance.
+    copies = (found.copies - sound.copies) / (found.requests - sound.requests)
+    assert counted >= damaged * (0.75 - copies), (counted, damaged, copies)
+    # It is answers that are counted, not the reads that go down with their connection; a flip in a head can spoil two.
+    assert counted <= damaged * 2, (counted, damaged)
     assert consumer.engine.failures() == []
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What an engine has had to do beyond asking once."""
+    """What an engine has asked for, what of it twice, and what came damaged."""
 
-    retries: int
-    second_copies: int
+    requests: int
+    copies: int
+    damaged: int
 
     @classmethod
     def of(cls, consumer: Consumer) -> "Findings":
         stats = consumer.engine.stats()
-        return cls(stats["retries"], stats["hedges"] + stats["silences"] + stats["probes"])
+        return cls(stats["requests"], stats["hedges"] + stats["silences"] + stats["probes"], stats["damaged"])

@@ -107,6 +107,15 @@ def test_absent_object_is_none_after_escalation(store: Store, dataset_id: bytes)
     assert store.read("samples", dataset_id, [os.urandom(16), objects[0][0]]) == [None, {"image": b"there"}]
     assert store.counters()["escalations"] == before + 1
     assert store.read("samples", dataset_id, [objects[0][0]], ["image", "mask"]) == [None]
+    assert store.counters()["damaged"] == 0
+
+
+def test_field_that_is_named_twice_is_refused(store: Store, dataset_id: bytes) -> None:
+    objects = _objects(b"there")
+    store.write("samples", dataset_id, objects)
+    with pytest.raises(ValueError, match='fields has "image" twice: name each field once'):
+        store.read("samples", dataset_id, [objects[0][0]], ["image", "image"])
+    assert store.counters()["escalations"] == 0
 
 
 def _engine(store: Store, dataset_id: bytes, objects: list[tuple[bytes, list[tuple[str, bytes]]]]) -> Engine:
@@ -199,6 +208,8 @@ def test_damaged_row_is_corrupt_and_names_the_object(
         store.read("samples", dataset_id, [objects[0][0]])
     assert _uuid(objects[0][0]) in str(caught.value)
     assert "node 127." in str(caught.value)
+    # One replica, and three times a quorum.
+    assert store.counters()["damaged"] == 4
 
 
 def test_missing_later_chunk_is_corrupt(

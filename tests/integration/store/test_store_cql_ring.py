@@ -49,9 +49,10 @@ def test_flipped_bits_on_the_way_never_reach_the_reader(
         relay.set(flip_mean_bytes=400_000, seed=7)
     for _ in range(3):
         _read_all(store, written)
-    assert sum(relay.stats().flips for relay in cassandra_ring.relays) > 10
-    counters = store.counters()
-    assert counters["escalations"] + counters["retries"] > 0
+    flips = sum(relay.stats().flips for relay in cassandra_ring.relays)
+    assert flips > 10
+    # Not all of them: an answer may have two, or nobody waits for it any more.
+    assert store.counters()["damaged"] > flips / 2
 
 
 def test_reset_connections_lose_nothing(

@@ -154,6 +154,8 @@ def test_misuse_is_refused_before_anything_is_written(store: Store, dataset_id: 
         store.write("samples", dataset_id, [fine, (os.urandom(16), [("f", b"x"), ("f", b"y")])])
     with pytest.raises(ValueError, match="no fields"):
         store.write("samples", dataset_id, [fine, (os.urandom(16), [])])
+    with pytest.raises(ValueError, match='fields has "f" twice: name each field once'):
+        store.read("samples", dataset_id, [fine[0]], ["f", "g", "f"])
     with pytest.raises(ValueError, match="fields is empty"):
         store.read("samples", dataset_id, [fine[0]], [])
     with pytest.raises(TypeError, match="not contiguous"):
@@ -226,6 +228,23 @@ def test_fault_plan_fails_the_same_reads_every_time() -> None:
     assert failures(**plan) == first
     assert failures(**(plan | {"seed": 4})) != first
     assert failures(**(plan | {"faulty_reads": 0})) == []
+
+
+def test_damage_is_counted_apart_from_other_faults() -> None:
+    dataset_id, ids = os.urandom(16), [index.to_bytes(16) for index in range(100)]
+    plan = {"seed": 5, "unavailable_share": 0.2, "missing_share": 0.2, "corrupt_share": 0.2}
+    damaged = 0
+    with Store.open(json.dumps({"kind": "memory", "name": uuid.uuid4().hex, "faults": plan})) as store:
+        store.write("samples", dataset_id, [(key, [("f", b"x")]) for key in ids])
+        for key in ids:
+            try:
+                store.read("samples", dataset_id, [key])
+            except SampleCorrupt:
+                damaged += 1
+            except StoreUnavailable:
+                pass
+        counters = store.counters()
+    assert 0 < damaged == counters["damaged"] < counters["faults"]
 
 
 def test_bug_in_the_core_is_an_ordinary_exception() -> None:

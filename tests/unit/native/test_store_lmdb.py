@@ -144,8 +144,10 @@ def test_flipped_byte_in_the_file_is_corrupt_and_names_the_object(tmp_path: Path
     place = content.index(b"needleneedle") + 100
     content[place] ^= 1
     file.write_bytes(content)
-    with _open(tmp_path) as store, pytest.raises(SampleCorrupt, match="checksum") as caught:
-        store.read("samples", dataset_id, [object_id])
+    with _open(tmp_path) as store:
+        with pytest.raises(SampleCorrupt, match="checksum") as caught:
+            store.read("samples", dataset_id, [object_id])
+        assert store.counters()["damaged"] == 1
     assert "00010203-0405-0607-0809-0a0b0c0d0e0f" in str(caught.value)
     assert '"image"' in str(caught.value)
 
@@ -154,8 +156,12 @@ def test_file_that_is_no_database_is_an_error_with_its_folder(tmp_path: Path) ->
     dataset_id = os.urandom(16)
     (tmp_path / dataset_id.hex()).mkdir()
     (tmp_path / dataset_id.hex() / "data.mdb").write_bytes(b"no database at all" * 1000)
-    with _open(tmp_path) as store, pytest.raises(Exception, match=str(tmp_path)):
-        store.read("samples", dataset_id, [os.urandom(16)])
+    with _open(tmp_path) as store:
+        with pytest.raises(Exception, match=str(tmp_path)):
+            store.read("samples", dataset_id, [os.urandom(16)])
+        with pytest.raises(Exception, match=str(tmp_path)):
+            store.scan("samples", dataset_id)
+        assert store.counters()["damaged"] == 2
 
 
 def test_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:

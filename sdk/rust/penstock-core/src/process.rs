@@ -12,7 +12,7 @@ use std::{process, ptr, thread};
 
 use tokio::runtime::{Builder, Runtime};
 
-pub use lull::Lull;
+use lull::Lull;
 
 use crate::errors::ProcessError;
 
@@ -56,7 +56,7 @@ struct OwnedRuntime {
 }
 
 /// Of the runtime of this process.
-pub static LULL: Lull = Lull::new();
+pub(crate) static LULL: Lull = Lull::new();
 
 static CURRENT: AtomicPtr<OwnedRuntime> = AtomicPtr::new(ptr::null_mut());
 

@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used)] // the steps of a test stand outside of `#[test]` functions here
 
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use penstock_core::checksum::xxh3;
 use penstock_core::codec::CHUNK_BYTES;
 use penstock_core::errors::StoreError;
@@ -12,6 +15,7 @@ use penstock_core::store::{
     self, Consistency, Expected, Fields, NewObject, ReadRequest, Record, Store, StoreConfig, Table,
     WriteRequest,
 };
+use tokio::time::timeout;
 
 fn id(number: u8) -> Id {
     Id::new([number; 16])
@@ -27,16 +31,19 @@ fn object(number: u8, fields: &[(&str, &[u8])]) -> NewObject {
     }
 }
 
+#[derive(Clone)]
 struct Case {
     store: Arc<dyn Store>,
+    table: Table,
     dataset_id: Id,
+    consistency: Consistency,
 }
 
 impl Case {
     async fn write(&self, objects: Vec<NewObject>) -> Result<(), StoreError> {
         self.store
             .write(WriteRequest {
-                table: Table::Samples,
+                table: self.table,
                 dataset_id: self.dataset_id,
                 objects,
             })
@@ -49,11 +56,11 @@ impl Case {
         });
         self.store
             .read(ReadRequest {
-                table: Table::Samples,
+                table: self.table,
                 dataset_id: self.dataset_id,
                 object_id: id(number),
                 fields,
-                consistency: Consistency::One,
+                consistency: self.consistency,
                 size_bytes: 0,
             })
             .await
@@ -153,7 +160,7 @@ impl Case {
         ];
         let findings = self
             .store
-            .verify(Table::Samples, self.dataset_id, expected)
+            .verify(self.table, self.dataset_id, expected)
             .await
             .unwrap();
         assert_eq!(findings[0], None);
@@ -164,39 +171,125 @@ impl Case {
 
     async fn listing(&self) {
         let other = Self {
-            store: Arc::clone(&self.store),
             dataset_id: Id::from(uuid::Uuid::from_bytes([0xee; 16])),
+            ..self.clone()
         };
-        for object_id in other.scan().await {
-            other
-                .store
-                .delete(Table::Samples, other.dataset_id, vec![object_id])
-                .await
-                .unwrap();
-        }
+        let left = other.scan().await;
+        other.delete(left).await;
         assert_eq!(other.scan().await, []);
         let objects = [3, 1, 2].map(|number| object(number, &[("a", b"x"), ("b", b"y")]));
         other.write(objects.to_vec()).await.unwrap();
         assert_eq!(other.scan().await, [id(1), id(2), id(3)]);
-        let gone = vec![id(1), id(3), id(200)];
-        other
-            .store
-            .delete(Table::Samples, other.dataset_id, gone)
-            .await
-            .unwrap();
+        other.delete(vec![id(1), id(3), id(200)]).await;
         assert_eq!(other.scan().await, [id(2)]);
         assert!(other.read(1, Some(&["b"])).await.is_err());
     }
 
     async fn scan(&self) -> Vec<Id> {
+        self.store.scan(self.table, self.dataset_id).await.unwrap()
+    }
+
+    async fn delete(&self, object_ids: Vec<Id>) {
         self.store
-            .scan(Table::Samples, self.dataset_id)
+            .delete(self.table, self.dataset_id, object_ids)
             .await
-            .unwrap()
+            .unwrap();
+    }
+
+    /// All of the above but the refusals holds for both tables, and neither knows of the other's objects.
+    async fn tables_apart(&self) {
+        let dataset_id = Id::new([0xab; 16]);
+        let [samples, objects] = [Table::Samples, Table::Objects].map(|table| Self {
+            table,
+            dataset_id,
+            ..self.clone()
+        });
+        objects.round_trip().await;
+        objects.absence().await;
+        objects.replacing().await;
+        objects.verification().await;
+        objects.listing().await;
+        assert_eq!(samples.scan().await, []);
+        assert!(matches!(
+            samples.read(1, None).await,
+            Err(StoreError::Missing { .. })
+        ));
+        samples
+            .write(vec![object(1, &[("image", b"sample")])])
+            .await
+            .unwrap();
+        objects.delete(objects.scan().await).await;
+        assert_eq!(samples.scan().await, [id(1)]);
+        let record = samples.read(1, None).await.unwrap();
+        assert_eq!(record.fields[0].to_bytes(), "sample");
+    }
+
+    async fn quorum(&self) {
+        let sure = Self {
+            dataset_id: Id::new([0xcd; 16]),
+            consistency: Consistency::Quorum,
+            ..self.clone()
+        };
+        sure.round_trip().await;
+        sure.absence().await;
+        sure.replacing().await;
+    }
+
+    /// Writes and reads of many objects side by side: each gets its own bytes.
+    async fn side_by_side(&self) {
+        let case = Self {
+            dataset_id: Id::new([0xef; 16]),
+            ..self.clone()
+        };
+        let content = |number: u8| vec![number; 100 + 997 * usize::from(number)];
+        let tasks = (0..64_u8).map(|number| {
+            let case = case.clone();
+            tokio::spawn(async move {
+                let image = content(number);
+                let written = case.write(vec![object(number, &[("image", &image)])]).await;
+                written.unwrap();
+                for other in [number, number / 2, number] {
+                    match case.read(other, Some(&["image"])).await {
+                        Ok(record) => assert_eq!(record.fields[0].to_bytes(), content(other)),
+                        Err(StoreError::Missing { .. }) if other != number => {}
+                        Err(error) => panic!("object {other}: {error}"),
+                    }
+                }
+            })
+        });
+        for done in join_all(tasks).await {
+            done.unwrap();
+        }
+        assert_eq!(case.scan().await, (0..64).map(id).collect::<Vec<_>>());
+    }
+
+    /// Reads that are under way when the store is closed end soon, with what they would have found or as closed.
+    async fn closing_during_reads(&self) {
+        let content = vec![7; CHUNK_BYTES];
+        self.write(vec![object(10, &[("image", &content)])])
+            .await
+            .unwrap();
+        self.store.ping().await.unwrap();
+        // Every second one is of an object that is not there.
+        let reads = (0..64).map(|number| self.read(10 + number % 2, Some(&["image"])));
+        let mut reads = Box::pin(join_all(reads));
+        // All are asked for by this; only memory answers at once.
+        let begun = futures::poll!(&mut reads);
+        self.store.close().await;
+        let ended = match begun {
+            Poll::Ready(results) => results,
+            Poll::Pending => timeout(Duration::from_secs(10), reads).await.unwrap(),
+        };
+        for (number, result) in ended.into_iter().enumerate() {
+            match result {
+                Ok(record) => assert_eq!(record.fields[0].to_bytes(), content),
+                Err(StoreError::Missing { .. }) if number % 2 == 1 => {}
+                Err(error) => assert!(matches!(error, StoreError::Closed), "{error}"),
+            }
+        }
     }
 
     async fn closing(&self) {
-        self.store.ping().await.unwrap();
         self.store.close().await;
         self.store.close().await;
         assert!(matches!(self.store.ping().await, Err(StoreError::Closed)));
@@ -210,7 +303,9 @@ async fn hold_to_contract(config: serde_json::Value) {
     let config = StoreConfig::from_json(&config.to_string()).unwrap();
     let case = Case {
         store: store::open(config).await.unwrap(),
+        table: Table::Samples,
         dataset_id: Id::new([0xda; 16]),
+        consistency: Consistency::One,
     };
     case.round_trip().await;
     case.absence().await;
@@ -219,21 +314,25 @@ async fn hold_to_contract(config: serde_json::Value) {
     case.refusal().await;
     case.verification().await;
     case.listing().await;
+    case.tables_apart().await;
+    case.quorum().await;
+    case.side_by_side().await;
+    case.closing_during_reads().await;
     case.closing().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn memory_holds_to_the_contract() {
     hold_to_contract(serde_json::json!({"kind": "memory", "name": "contract"})).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn lmdb_holds_to_the_contract() {
     let folder = tempfile::tempdir().unwrap();
     hold_to_contract(serde_json::json!({"kind": "lmdb", "path": folder.path()})).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn lmdb_holds_to_the_contract_in_a_map_that_grows() {
     let folder = tempfile::tempdir().unwrap();
     let config =
@@ -241,7 +340,7 @@ async fn lmdb_holds_to_the_contract_in_a_map_that_grows() {
     hold_to_contract(config).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn cql_holds_to_the_contract() {
     let Ok(node) = std::env::var("PENSTOCK_TEST_CQL") else {
         eprintln!("skipped: set PENSTOCK_TEST_CQL=host:port to run it");

@@ -22,6 +22,7 @@ pub fn dict<'py>(py: Python<'py>, snapshot: &EngineSnapshot) -> PyResult<Bound<'
     dict.set_item("hedge_wins", snapshot.store.hedge_wins)?;
     dict.set_item("silences", snapshot.store.silences)?;
     dict.set_item("probes", snapshot.store.probes)?;
+    dict.set_item("damaged", snapshot.store.damaged)?;
     dict.set_item("lanes", snapshot.lanes.len())?;
     dict.set_item("lane_stats", lane_list(py, &snapshot.lanes)?)?;
     dict.set_item("arena_idle_bytes", snapshot.pool.idle_bytes)?;

@@ -1,5 +1,6 @@
 //! The `Store` class.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -99,7 +100,8 @@ impl PyStore {
         self.run(py, |store| async move { store.write(request).await })
     }
 
-    /// Reads objects. `None` stands for an object that is absent, or has not all of the fields asked for.
+    /// Reads objects. `None` stands for an object that is absent, or has not all of the fields asked for. Raises
+    /// `ValueError` when `fields` is empty or has a name twice.
     #[pyo3(signature = (table, dataset_id, object_ids, fields = None))]
     fn read<'py>(
         &self,
@@ -223,7 +225,7 @@ impl PyStore {
     /// What the store has had to do beyond plain reads: `retries`, `escalations` to a quorum, `hedges` (reads asked
     /// for a second time because others were faster), `hedge_wins` (those that the second won), `silences` (reads
     /// moved off a connection that was not heard any more), `probes` (copies of reads that only show how a connection
-    /// is) and planned `faults`.
+    /// is), `damaged` (answers, or values on a disk, that were found damaged) and planned `faults`.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counters = self.shared()?.counters();
         let dict = PyDict::new(py);
@@ -303,16 +305,19 @@ fn fields_of(fields: Option<Vec<PyBackedStr>>) -> PyResult<Fields> {
             "fields is empty: name at least one, or give None for all",
         ));
     }
+    let mut seen = HashSet::with_capacity(fields.len());
     fields
         .iter()
         .map(|name| {
-            if is_field_name(name) {
-                return Ok(Arc::from(&**name));
+            if !is_field_name(name) {
+                let message = format!("{:?} is no field name", &**name);
+                return Err(PyValueError::new_err(message));
             }
-            Err(PyValueError::new_err(format!(
-                "{:?} is no field name",
-                &**name
-            )))
+            if !seen.insert(&**name) {
+                let message = format!("fields has {:?} twice: name each field once", &**name);
+                return Err(PyValueError::new_err(message));
+            }
+            Ok(Arc::from(&**name))
         })
         .collect::<PyResult<Arc<[Arc<str>]>>>()
         .map(Fields::Named)

@@ -234,6 +234,10 @@ impl<C: Connector> Lanes<C> {
         self.changed.notify_waiters();
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.roster().is_closed()
+    }
+
     pub fn extra(&self) -> &Extra {
         &self.extra
     }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use super::lmdb_environment::{
 };
 use super::{
     FieldData, Fields, LmdbConfig, NearField, NearRead, NearStore, NewObject, ReadRequest, Record,
-    Store, Table, WriteRequest,
+    Store, StoreCounters, Table, WriteRequest,
 };
 use crate::arena::Pool;
 use crate::checksum::xxh3;
@@ -51,6 +51,7 @@ struct Shared {
     is_closed: AtomicBool,
     pool: Pool,
     environments: Mutex<HashMap<Id, Arc<Environment>>>,
+    damaged: AtomicU64,
 }
 
 impl LmdbStore {
@@ -65,6 +66,7 @@ impl LmdbStore {
                 is_closed: AtomicBool::new(false),
                 pool: Pool::new(IDLE_BYTES),
                 environments: Mutex::default(),
+                damaged: AtomicU64::new(0),
             }),
         })
     }
@@ -199,7 +201,10 @@ impl Shared {
             attempts: 1,
         };
         match error {
-            EnvironmentError::Damaged(what) => unavailable(self.damage(dataset_id, &what)),
+            EnvironmentError::Damaged(what) => {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
+                unavailable(self.damage(dataset_id, &what))
+            }
             EnvironmentError::OnNetwork(name) => {
                 refused(on_network(&self.folder_of(dataset_id), &name))
             }
@@ -236,13 +241,16 @@ impl Shared {
             node: None,
             attempts: 1,
         };
-        let corrupt = |field: String, reason: String| StoreError::Corrupt {
-            dataset_id: request.dataset_id,
-            object_id: request.object_id,
-            field,
-            reason,
-            node: None,
-            attempts: 1,
+        let corrupt = |field: String, reason: String| {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
+            StoreError::Corrupt {
+                dataset_id: request.dataset_id,
+                object_id: request.object_id,
+                field,
+                reason,
+                node: None,
+                attempts: 1,
+            }
         };
         let values = self
             .existing(request.dataset_id)
@@ -680,6 +688,14 @@ impl Store for LmdbStore {
                 )
             })
         })
+    }
+
+    /// What a batch could not be filled with is read again and counted then.
+    fn counters(&self) -> StoreCounters {
+        StoreCounters {
+            damaged: self.shared.damaged.load(Ordering::Relaxed),
+            ..StoreCounters::default()
+        }
     }
 
     fn near(&self) -> Option<&dyn NearStore> {

@@ -53,6 +53,7 @@ struct Faults {
     plan: FaultPlan,
     reads: Mutex<HashMap<Id, u64>>,
     met: AtomicU64,
+    damaged: AtomicU64,
 }
 
 static BY_NAME: LazyLock<Mutex<HashMap<String, Arc<Content>>>> = LazyLock::new(Mutex::default);
@@ -66,6 +67,7 @@ impl MemoryStore {
                 plan,
                 reads: Mutex::default(),
                 met: AtomicU64::new(0),
+                damaged: AtomicU64::new(0),
             }),
             is_closed: AtomicBool::new(false),
         }
@@ -127,8 +129,12 @@ impl Faults {
         if self.plan.faulty_reads.is_some_and(|limit| nth > limit) {
             return Ok(());
         }
-        self.fail(request, fate)
-            .inspect_err(|_| _ = self.met.fetch_add(1, Ordering::Relaxed))
+        self.fail(request, fate).inspect_err(|error| {
+            self.met.fetch_add(1, Ordering::Relaxed);
+            if matches!(error, StoreError::Corrupt { .. }) {
+                self.damaged.fetch_add(1, Ordering::Relaxed);
+            }
+        })
     }
 
     fn random_of(&self, object_id: Id, nth: u64) -> Random {
@@ -273,11 +279,13 @@ impl Store for MemoryStore {
             !self.faults.as_ref().is_some_and(is_broken),
             "the fault plan says so"
         );
+        let count = |of: fn(&Faults) -> &AtomicU64| {
+            let faults = self.faults.as_ref();
+            faults.map_or(0, |faults| of(faults).load(Ordering::Relaxed))
+        };
         StoreCounters {
-            faults: self
-                .faults
-                .as_ref()
-                .map_or(0, |faults| faults.met.load(Ordering::Relaxed)),
+            damaged: count(|faults| &faults.damaged),
+            faults: count(|faults| &faults.met),
             ..StoreCounters::default()
         }
     }

@@ -158,13 +158,16 @@ pub struct StoreCounters {
     pub silences: u64,
     /// Copies of reads that only show how a connection is.
     pub probes: u64,
+    /// Answers, or values on a disk, that were found damaged: cut off, not to be parsed, with wrong rows or checksums, or
+    /// to no question. An answer that nobody waits for any more is not looked at.
+    pub damaged: u64,
     /// Failures that a fault plan has made; zero outside tests.
     pub faults: u64,
 }
 
 impl StoreCounters {
     /// Name and value of each.
-    pub const fn named(&self) -> [(&'static str, u64); 7] {
+    pub const fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("retries", self.retries),
             ("escalations", self.escalations),
@@ -172,6 +175,7 @@ impl StoreCounters {
             ("hedge_wins", self.hedge_wins),
             ("silences", self.silences),
             ("probes", self.probes),
+            ("damaged", self.damaged),
             ("faults", self.faults),
         ]
     }

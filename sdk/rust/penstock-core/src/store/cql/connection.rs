@@ -1,8 +1,11 @@
 //! One data connection to one node: many reads on their way, answers in any order, received without a copy.
 
+mod incoming;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +14,7 @@ use futures::future::{BoxFuture, join};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
@@ -19,8 +22,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use uuid::Uuid;
 
+use self::incoming::{Incoming, cut_off, invalid};
 use super::shards::Sharding;
-use super::wire::{self, Answer, Ask, Damaged, Execute, Frame, HEADER_BYTES, Head, Page};
+use super::wire::{self, Answer, Ask, Damaged, Execute, Frame, Head, Page};
 use crate::arena::Pool;
 use crate::lanes::{Arrival, Condition, Lane, Meter, Shard};
 use crate::process::LULL;
@@ -33,13 +37,10 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(Duration::from_secs(30))
     .with_interval(Duration::from_secs(10))
     .with_retries(3);
-/// Heads and small answers are received through this; the rest of a large answer goes to its own memory.
-const READ_BYTES: usize = 16 << 10;
-/// After an answer of this size little more than a head is read at once: the next one will be large too.
-const LARGE_BYTES: usize = 2 * READ_BYTES;
-const HEAD_READ_BYTES: usize = 256;
 /// Stream ids are the numbers of two bytes that are not negative.
 const MAX_STREAMS: usize = 1 << 15;
+/// The one that events come under.
+const EVENT_STREAM: i16 = -1;
 /// What small requests count for.
 const SMALL_BYTES: u64 = 256;
 
@@ -106,6 +107,8 @@ struct Shared {
     state: Mutex<State>,
     has_outgoing: Notify,
     meter: Arc<Meter>,
+    /// Damaged answers of all connections of the store.
+    damaged: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -129,8 +132,9 @@ impl Connection {
         node: SocketAddr,
         entrance: Entrance,
         pool: Pool,
+        damaged: Arc<AtomicU64>,
     ) -> Result<(Self, Arc<Meter>), String> {
-        timeout(OPEN_PATIENCE, Self::enter(node, entrance, pool))
+        timeout(OPEN_PATIENCE, Self::enter(node, entrance, pool, damaged))
             .await
             .map_err(|_| format!("no connection within {} s", OPEN_PATIENCE.as_secs()))?
     }
@@ -139,11 +143,12 @@ impl Connection {
         node: SocketAddr,
         entrance: Entrance,
         pool: Pool,
+        damaged: Arc<AtomicU64>,
     ) -> Result<(Self, Arc<Meter>), String> {
         let meter = Arc::new(Meter::new(Instant::now()));
         let text = |error: io::Error| error.to_string();
         let stream = TcpStream::connect(node).await.map_err(text)?;
-        let connection = Self::over(stream, entrance.tls, pool, Arc::clone(&meter)).await;
+        let connection = Self::over(stream, entrance.tls, pool, Arc::clone(&meter), damaged).await;
         let mut connection = connection.map_err(text)?;
         connection.sharding = connection.log_in(entrance.login).await?;
         Ok((connection, meter))
@@ -152,7 +157,7 @@ impl Connection {
     /// Whether a node speaks CQL: it says what it can do before it wants to know who asks.
     pub async fn is_answered(stream: TcpStream, tls: Option<Arc<ClientConfig>>) -> bool {
         let meter = Arc::new(Meter::new(Instant::now()));
-        match Self::over(stream, tls, Pool::new(0), meter).await {
+        match Self::over(stream, tls, Pool::new(0), meter, Arc::default()).await {
             Ok(connection) => connection.small(&Ask::Options).await.is_ok(),
             Err(_) => false,
         }
@@ -163,27 +168,32 @@ impl Connection {
         tls: Option<Arc<ClientConfig>>,
         pool: Pool,
         meter: Arc<Meter>,
+        damaged: Arc<AtomicU64>,
     ) -> io::Result<Self> {
         set_options(&stream)?;
         let Some(config) = tls else {
             let (source, sink) = stream.into_split();
-            return Ok(Self::start(Incoming::new(source, pool), sink, meter));
+            let source = Incoming::new(source, pool);
+            return Ok(Self::start(source, sink, meter, damaged));
         };
         let name = ServerName::from(stream.peer_addr()?.ip());
         let stream = TlsConnector::from(config).connect(name, stream).await?;
         let (source, sink) = tokio::io::split(stream);
-        Ok(Self::start(Incoming::new(source, pool), sink, meter))
+        let source = Incoming::new(source, pool);
+        Ok(Self::start(source, sink, meter, damaged))
     }
 
     fn start(
         source: Incoming<impl AsyncRead + Unpin + Send + 'static>,
         sink: impl AsyncWrite + Unpin + Send + 'static,
         meter: Arc<Meter>,
+        damaged: Arc<AtomicU64>,
     ) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             has_outgoing: Notify::new(),
             meter,
+            damaged,
         });
         let reader = tokio::spawn(Arc::clone(&shared).receive(source));
         let writer = tokio::spawn(Arc::clone(&shared).send(sink));
@@ -261,7 +271,7 @@ impl Connection {
                 Answer::Error { code, message } => {
                     return Err(LaneError::Refused { code, message });
                 }
-                _ => return Err(Damaged("not the answer to a read").into()),
+                _ => return Err(self.shared.damage("not the answer to a read")),
             }
         }
     }
@@ -270,7 +280,7 @@ impl Connection {
         match self.shared.ask(&Ask::Prepare(text), SMALL_BYTES).await? {
             Answer::Prepared => Ok(()),
             Answer::Error { code, message } => Err(LaneError::Refused { code, message }),
-            _ => Err(Damaged("not the answer to a preparation").into()),
+            _ => Err(self.shared.damage("not the answer to a preparation")),
         }
     }
 }
@@ -327,6 +337,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn damage(&self, reason: &'static str) -> LaneError {
+        self.count_damage();
+        Damaged(reason).into()
+    }
+
+    fn count_damage(&self) {
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+    }
+
     async fn ask(&self, ask: &Ask<'_>, asked_bytes: u64) -> Result<Answer, LaneError> {
         let (waiter, answer) = oneshot::channel();
         let asked_at = Instant::now();
@@ -372,20 +391,25 @@ impl Shared {
     async fn receive(self: Arc<Self>, mut source: Incoming<impl AsyncRead + Unpin>) {
         loop {
             if let Err(error) = self.receive_one(&mut source).await {
+                // Of a connection that was lost between two answers nothing was damaged.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.count_damage();
+                }
                 return self.break_off(&error.to_string());
             }
         }
     }
 
+    /// Whatever fails here is the end of the connection; where the next answer begins is not known any more.
     async fn receive_one(&self, source: &mut Incoming<impl AsyncRead + Unpin>) -> io::Result<()> {
-        let invalid = |error: Damaged| io::Error::new(io::ErrorKind::InvalidData, error);
         let head = source.head(&self.meter).await?;
         let head_at = Instant::now();
         let head = Head::parse(&head).map_err(invalid)?;
-        let body = source.body(head.body_bytes, &self.meter).await?;
+        let body = source.body(head.body_bytes, &self.meter).await;
+        let body = body.map_err(cut_off)?;
         let end_at = Instant::now();
-        if head.stream < 0 {
-            // An event; nobody has asked for any.
+        if head.stream == EVENT_STREAM {
+            // Nobody has asked for any.
             return Ok(());
         }
         let pending = self.state().leave(head.stream);
@@ -402,8 +426,9 @@ impl Shared {
             // Whoever asked has gone, for instance because another lane was faster.
             return Ok(());
         }
-        let answer = Frame { head, body }.parse().map_err(LaneError::from);
-        let _ = pending.waiter.send(answer);
+        let answer = Frame { head, body }.parse();
+        let answer = answer.inspect_err(|_| self.count_damage());
+        let _ = pending.waiter.send(answer.map_err(LaneError::from));
         Ok(())
     }
 
@@ -446,83 +471,6 @@ impl State {
         let pending = place.take()?;
         self.free.push(stream);
         Some(pending)
-    }
-}
-
-/// The receiving side of a socket, with what was read beyond the last answer.
-struct Incoming<R> {
-    source: R,
-    ahead: BytesMut,
-    pool: Pool,
-    last_body_bytes: usize,
-}
-
-impl<R: AsyncRead + Unpin> Incoming<R> {
-    fn new(source: R, pool: Pool) -> Self {
-        Self {
-            source,
-            ahead: BytesMut::with_capacity(READ_BYTES),
-            pool,
-            last_body_bytes: 0,
-        }
-    }
-
-    async fn head(&mut self, meter: &Meter) -> io::Result<[u8; HEADER_BYTES]> {
-        // What is read of a large body along with its head has to be copied once more.
-        let most = if self.last_body_bytes < LARGE_BYTES {
-            READ_BYTES
-        } else {
-            HEAD_READ_BYTES
-        };
-        while self.ahead.len() < HEADER_BYTES {
-            self.ahead.reserve(READ_BYTES);
-            let mut source = (&mut self.source).take(most as u64);
-            if source.read_buf(&mut self.ahead).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            meter.heard(Instant::now());
-        }
-        let mut head = [0; HEADER_BYTES];
-        head.copy_from_slice(&self.ahead.split_to(HEADER_BYTES));
-        Ok(head)
-    }
-
-    /// Memory for this body alone: what a caller keeps of it keeps nothing else alive.
-    async fn body(&mut self, length: usize, meter: &Meter) -> io::Result<Bytes> {
-        self.last_body_bytes = length;
-        if length < LARGE_BYTES {
-            let mut body = vec![0; length];
-            self.fill(&mut body, length, meter).await?;
-            return Ok(Bytes::from(body));
-        }
-        // With room for the head of the next answer: what comes with the end of this one needs no call of its own.
-        let mut block = self.pool.take(length + HEAD_READ_BYTES)?;
-        let filled = self.fill(block.as_mut_slice(), length, meter).await?;
-        self.ahead
-            .extend_from_slice(&block.as_ref()[length..filled]);
-        block.truncate(length);
-        Ok(block.into_bytes())
-    }
-
-    /// Reads at least so many bytes, and as many more as come with them. Returns how many there are.
-    async fn fill(
-        &mut self,
-        target: &mut [u8],
-        at_least: usize,
-        meter: &Meter,
-    ) -> io::Result<usize> {
-        let mut filled = at_least.min(self.ahead.len());
-        target[..filled].copy_from_slice(&self.ahead.split_to(filled));
-        while filled < at_least {
-            let read = self.source.read(&mut target[filled..]).await?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            filled += read;
-            LULL.came(read as u64);
-            meter.heard(Instant::now());
-        }
-        Ok(filled)
     }
 }
 

@@ -51,6 +51,7 @@ pub struct CqlStore {
     open: RwLock<Option<Arc<Open>>>,
     retries: Arc<AtomicU64>,
     escalations: Arc<AtomicU64>,
+    damaged: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for CqlStore {
@@ -68,6 +69,7 @@ struct Open {
     write_room: Semaphore,
     retries: Arc<AtomicU64>,
     escalations: Arc<AtomicU64>,
+    damaged: Arc<AtomicU64>,
 }
 
 impl CqlStore {
@@ -84,8 +86,9 @@ impl CqlStore {
             &config.local_dc,
             opened.entrance,
         ));
+        let damaged = Arc::new(AtomicU64::new(0));
         let lanes = Lanes::start(
-            NodeConnector::new(Arc::clone(&topology)),
+            NodeConnector::new(Arc::clone(&topology), Arc::clone(&damaged)),
             lane_limits(&config),
         );
         let retries = Arc::new(AtomicU64::new(0));
@@ -99,6 +102,7 @@ impl CqlStore {
             write_room: Semaphore::new(WRITE_BYTES_UNDER_WAY / WRITE_UNIT_BYTES),
             retries: Arc::clone(&retries),
             escalations: Arc::clone(&escalations),
+            damaged: Arc::clone(&damaged),
         };
         let (checked, ()) = join(open.check_tables(&config), open.lanes.settled()).await;
         checked?;
@@ -106,6 +110,7 @@ impl CqlStore {
             open: RwLock::new(Some(Arc::new(open))),
             retries,
             escalations,
+            damaged,
         })
     }
 
@@ -257,6 +262,9 @@ impl Open {
         attempts: u32,
         operation: impl Fn() -> String,
     ) -> Result<(), StoreError> {
+        if self.lanes.is_closed() {
+            return Err(StoreError::Closed);
+        }
         let pause = if is_passing(error) {
             backoff.next_pause()
         } else {
@@ -363,6 +371,7 @@ impl Store for CqlStore {
         let mut counters = StoreCounters {
             retries: self.retries.load(Ordering::Relaxed),
             escalations: self.escalations.load(Ordering::Relaxed),
+            damaged: self.damaged.load(Ordering::Relaxed),
             ..StoreCounters::default()
         };
         if let Ok(open) = self.get() {

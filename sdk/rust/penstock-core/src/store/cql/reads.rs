@@ -117,7 +117,11 @@ impl Open {
             .lanes
             .ask(owners, request.size_bytes, tries.not, &question);
         let (pages, node) = asked.await?;
-        Ok((rows::found(request, pages), node))
+        let found = rows::found(request, pages);
+        if matches!(found, Found::Damaged { .. }) {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((found, node))
     }
 }
 

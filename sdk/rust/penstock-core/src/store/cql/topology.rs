@@ -1,6 +1,7 @@
 //! Which nodes own which objects, as the driver knows the ring.
 
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -103,13 +104,16 @@ impl Topology {
 pub(super) struct NodeConnector {
     topology: Arc<Topology>,
     pool: Pool,
+    /// Damaged answers of all lanes there have been.
+    damaged: Arc<AtomicU64>,
 }
 
 impl NodeConnector {
-    pub fn new(topology: Arc<Topology>) -> Self {
+    pub fn new(topology: Arc<Topology>, damaged: Arc<AtomicU64>) -> Self {
         Self {
             topology,
             pool: Pool::new(IDLE_BYTES),
+            damaged,
         }
     }
 }
@@ -123,7 +127,8 @@ impl Connector for NodeConnector {
 
     fn connect(&self, node: SocketAddr) -> Opening<Connection> {
         let entrance = self.topology.entrance.clone();
-        Box::pin(Connection::open(node, entrance, self.pool.clone()))
+        let damaged = Arc::clone(&self.damaged);
+        Box::pin(Connection::open(node, entrance, self.pool.clone(), damaged))
     }
 
     fn tidy(&self) {

@@ -1,10 +1,11 @@
 //! A connection with a server that does what the test says.
 
-use futures::poll;
-use tokio::io::{DuplexStream, ReadHalf};
+use futures::{FutureExt, poll};
+use tokio::io::{AsyncReadExt, DuplexStream, ReadHalf};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::store::cql::wire::HEADER_BYTES;
 
 const SUPPORTED: u8 = 0x06;
 const READY: u8 = 0x02;
@@ -16,7 +17,8 @@ fn connect() -> (Connection, DuplexStream) {
     let (source, sink) = tokio::io::split(near);
     let source: Incoming<ReadHalf<DuplexStream>> = Incoming::new(source, Pool::new(0));
     let meter = Arc::new(Meter::new(Instant::now()));
-    (Connection::start(source, sink, meter), far)
+    let connection = Connection::start(source, sink, meter, Arc::default());
+    (connection, far)
 }
 
 /// The kind and the stream of the next question.
@@ -36,6 +38,12 @@ async fn answer(server: &mut (impl AsyncWrite + Unpin), kind: u8, stream: i16, b
     frame.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
     frame.extend(body);
     server.write_all(&frame).await.unwrap();
+}
+
+impl Connection {
+    fn damaged(&self) -> u64 {
+        self.shared.damaged.load(Ordering::Relaxed)
+    }
 }
 
 fn string(text: &str) -> Vec<u8> {
@@ -162,4 +170,91 @@ async fn a_node_answers_before_it_knows_who_asks_and_anything_else_is_no_answer(
         next_question(&mut server).await;
     };
     assert!(!reach(closing).await);
+}
+
+/// What a read is told, and how often damage was counted, when these bytes come instead of its answer, then the end.
+async fn told(bytes: &[u8]) -> (Result<Answer, LaneError>, u64) {
+    let (connection, mut server) = connect();
+    let serve = async {
+        next_question(&mut server).await;
+        server.write_all(bytes).await.unwrap();
+        drop(server);
+    };
+    let (answer, ()) = join(connection.shared.ask(&Ask::Options, 10), serve).await;
+    (answer, connection.damaged())
+}
+
+#[tokio::test]
+async fn damage_that_ends_a_connection_is_counted_once_and_its_mere_end_is_not() {
+    const SOUND: [u8; HEADER_BYTES] = [0x84, 0, 0, 0, READY, 0, 0, 0, 1];
+    let with = |place: usize, byte: u8| {
+        let mut frame = [&SOUND[..], b"x"].concat();
+        frame[place] = byte;
+        frame
+    };
+    let damaged = [
+        ("another version", with(0, 0x85), "not an answer of"),
+        ("too long", with(5, 0x7f), "length cannot be right"),
+        ("nobody's stream", with(3, 1), "answers no question"),
+        ("a negative stream", with(2, 0x80), "answers no question"),
+        ("half a head", SOUND[..5].to_vec(), "cut off"),
+        ("no body", SOUND.to_vec(), "cut off"),
+    ];
+    for (what, bytes, reason) in damaged {
+        let (answer, count) = told(&bytes).await;
+        let error = answer.unwrap_err();
+        assert!(matches!(error, LaneError::Broken(_)), "{what}: {error}");
+        assert!(error.to_string().contains(reason), "{what}: {error}");
+        assert_eq!(count, 1, "{what}");
+    }
+    let (answer, count) = told(&[]).await;
+    assert!(matches!(answer, Err(LaneError::Broken(_))), "{answer:?}");
+    assert_eq!(count, 0);
+    let (answer, count) = told(&with(9, 0)).await;
+    assert!(matches!(answer, Ok(Answer::Ready)), "{answer:?}");
+    assert_eq!(count, 0);
+}
+
+fn read() -> Read {
+    Read {
+        statement: Arc::new(Prepared {
+            id: Bytes::from_static(b"id"),
+            text: String::new(),
+            page_rows: 16,
+        }),
+        level: wire::LOCAL_ONE,
+        dataset_id: Uuid::nil(),
+        object_id: Uuid::nil(),
+        token: 0,
+        fields: None,
+        size_bytes: 10,
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_body_is_counted_while_somebody_waits_for_it_and_the_connection_goes_on() {
+    const UNKNOWN: u8 = 0x77;
+    let (connection, mut server) = connect();
+    let question = read();
+    for (kind, count) in [(UNKNOWN, 1), (READY, 2)] {
+        let serve = async {
+            let (_, stream) = next_question(&mut server).await;
+            answer(&mut server, kind, stream, &[]).await;
+        };
+        let (told, ()) = join(connection.ask(&question), serve).await;
+        assert!(matches!(told, Err(LaneError::Damaged(_))), "{told:?}");
+        assert_eq!(connection.damaged(), count);
+    }
+    // Sent, and given up before the answer is there.
+    assert!(connection.ask(&question).now_or_never().is_none());
+    let (_, stream) = next_question(&mut server).await;
+    answer(&mut server, UNKNOWN, stream, &[]).await;
+    let serve = async {
+        let (_, stream) = next_question(&mut server).await;
+        answer(&mut server, READY, stream, &[]).await;
+    };
+    let (told, ()) = join(connection.shared.ask(&Ask::Options, 10), serve).await;
+    assert!(matches!(told, Ok(Answer::Ready)), "{told:?}");
+    assert_eq!(connection.damaged(), 2);
+    assert_eq!(connection.condition(), Condition::Ready);
 }
