@@ -6,7 +6,7 @@
 //! half of what was asked for has come, so that the other side always has something to send.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// At lower rates there is nothing to save.
@@ -73,10 +73,15 @@ impl Lull {
     pub fn reset(&self) {
         self.outstanding_bytes.store(0, Ordering::Relaxed);
         self.came_bytes.store(0, Ordering::Relaxed);
-        // A lock that another thread held at the fork is never released in the child.
-        if let Ok(mut looks) = self.looks.try_lock() {
+        if let Some(mut looks) = self.looks() {
             *looks = Looks::NONE;
         }
+    }
+
+    /// Only the worker looks, so nobody ever waits here; but if it was just looking when a child was forked, the lock is
+    /// never released in the child, which then does without.
+    fn looks(&self) -> Option<MutexGuard<'_, Looks>> {
+        self.looks.try_lock().ok()
     }
 
     /// How long to sleep before the next look, when all that this one has found is done.
@@ -85,15 +90,14 @@ impl Lull {
         if came == 0 {
             return None;
         }
-        let rate = self
-            .looks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .rate(now, came)?;
+        let rate = self.looks()?.rate(now, came)?;
+        if rate < LEAST_RATE {
+            return None;
+        }
         let waited_for = self.outstanding_bytes.load(Ordering::Relaxed) / 2;
         let seconds = as_float(waited_for.min(WORTHWHILE_BYTES)) / rate;
         let pause = Duration::from_secs_f64(seconds).min(MOST);
-        (rate >= LEAST_RATE && pause >= LEAST).then_some(pause)
+        (pause >= LEAST).then_some(pause)
     }
 }
 
@@ -168,5 +172,15 @@ mod tests {
         }
         lull.settled(WINDOW + 1);
         assert_eq!(lull.outstanding_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_lock_that_was_held_at_a_fork_holds_up_nobody() {
+        let lull = Lull::new();
+        let held = lull.looks.lock().unwrap();
+        lull.reset();
+        lull.came(1);
+        assert_eq!(lull.pause(Instant::now()), None);
+        drop(held);
     }
 }
