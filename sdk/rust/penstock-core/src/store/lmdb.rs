@@ -1,6 +1,8 @@
 //! The embedded store: one LMDB environment a dataset, in folders named by the dataset's id.
-//!
-//! A key is the table (one byte), the object id and the field's name; a value is a header of 32 bytes and the field.
+
+mod entries;
+mod filling;
+mod finding;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,29 +10,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use heed::MdbError;
 
+use self::entries::{HEADER_BYTES, decode, encode_header, key_of};
+use self::finding::{Values, check_replaced, read_values, scan_ids};
 use super::lmdb_environment::{
-    self, Environment, EnvironmentError, FIRST_MAP_BYTES, Snapshot, Value, damage, free_bytes,
-    network_file_system,
+    Environment, EnvironmentError, FIRST_MAP_BYTES, free_bytes, network_file_system,
 };
 use super::{
-    FieldData, Fields, LmdbConfig, NearField, NearRead, NearStore, NewObject, ReadRequest, Record,
-    Store, StoreCounters, Table, WriteRequest,
+    Fields, LmdbConfig, NearStore, NewObject, ReadRequest, Record, Store, StoreCounters, Table,
+    WriteRequest,
 };
 use crate::arena::Pool;
-use crate::checksum::xxh3;
 use crate::codec::{self, Header};
 use crate::errors::{OpenError, StoreError};
 use crate::id::Id;
 
-const HEADER_BYTES: usize = 32;
-/// Where in the header the checksum over the key and the header before it stands.
-const KEY_CHECKSUM_AT: usize = 24;
 /// Memory of values kept for the next reads: fresh memory costs more than the copy into it (measured).
 const IDLE_BYTES: usize = 16 << 20;
 /// A transaction keeps its dirty pages in memory until it commits.
@@ -387,168 +385,11 @@ impl Shared {
     }
 }
 
-type Values = Vec<(Arc<str>, Option<Bytes>)>;
-
-fn read_values(
-    snapshot: &Snapshot<'_>,
-    request: &ReadRequest,
-    pool: &Pool,
-) -> lmdb_environment::Result<Values> {
-    let mut values = Values::new();
-    match &request.fields {
-        Fields::All => {
-            let prefix = key_of(request.table, request.object_id, "");
-            check_neighbours(snapshot, &prefix)?;
-            let mut cursor = snapshot.seek(&prefix)?;
-            while let Some((key, value)) = cursor.entry_of(&prefix)? {
-                let name = String::from_utf8_lossy(&key[prefix.len()..]);
-                values.push((name.into(), Some(snapshot.read(value, pool)?)));
-                cursor.advance()?;
-            }
-        }
-        Fields::Named(names) => {
-            for name in names.iter() {
-                let key = key_of(request.table, request.object_id, name);
-                let value = match snapshot.seek(&key)?.entry()? {
-                    Some((found, value)) if found == key => Some(snapshot.read(value, pool)?),
-                    _ => {
-                        check_neighbours(snapshot, &key)?;
-                        None
-                    }
-                };
-                values.push((Arc::clone(name), value));
-            }
-        }
-    }
-    Ok(values)
-}
-
-/// Damage to a key makes an entry look absent. It then stands beside its place, under a key that its header
-/// denies: so absence is believed only when what stands around the place is in order. `key` may be a prefix.
-fn check_neighbours(snapshot: &Snapshot<'_>, key: &[u8]) -> lmdb_environment::Result<()> {
-    let mut cursor = snapshot.seek(key)?;
-    cursor.check_page()?;
-    if cursor.go_back()? {
-        if let Some((before, value)) = cursor.entry()? {
-            check_neighbour(snapshot, before, value, before < key)?;
-        }
-        cursor.advance()?;
-    }
-    while cursor.entry_of(key)?.is_some() {
-        cursor.advance()?;
-    }
-    match cursor.entry()? {
-        Some((after, value)) => check_neighbour(snapshot, after, value, after > key),
-        None => Ok(()),
-    }
-}
-
-fn check_neighbour(
-    snapshot: &Snapshot<'_>,
-    key: &[u8],
-    value: Value<'_>,
-    is_in_order: bool,
-) -> lmdb_environment::Result<()> {
-    let header = snapshot.read_start(value, HEADER_BYTES)?;
-    if is_in_order && has_own_key(key, &header) {
-        return Ok(());
-    }
-    Ok(damage(
-        "a key beside this one is not the one it was written under",
-    )?)
-}
-
-/// LMDB frees the pages that the head of a replaced value names.
-fn check_replaced(before: &Snapshot<'_>, key: &[u8]) -> lmdb_environment::Result<()> {
-    if let Some((found, value)) = before.seek(key)?.entry()?
-        && found == key
-    {
-        before.read_start(value, 0)?;
-    }
-    Ok(())
-}
-
-fn scan_ids(snapshot: &Snapshot<'_>, table: Table) -> lmdb_environment::Result<Vec<Id>> {
-    let mut ids: Vec<Id> = Vec::new();
-    let mut cursor = snapshot.seek(&[table as u8])?;
-    cursor.check_page()?;
-    while let Some((key, _)) = cursor.entry_of(&[table as u8])? {
-        let Some(id) = key.get(1..17).and_then(Id::from_slice) else {
-            return Ok(damage("a key is too short")?);
-        };
-        if ids.last() != Some(&id) {
-            ids.push(id);
-        }
-        cursor.advance()?;
-    }
-    Ok(ids)
-}
-
 fn names_of(request: &ReadRequest) -> String {
     match &request.fields {
         Fields::All => String::new(),
         Fields::Named(names) => names.join(", "),
     }
-}
-
-fn key_of(table: Table, object_id: Id, field: &str) -> Vec<u8> {
-    let mut key = Vec::with_capacity(1 + Id::LENGTH + field.len());
-    key.push(table as u8);
-    key.extend_from_slice(object_id.as_bytes());
-    key.extend_from_slice(field.as_bytes());
-    key
-}
-
-fn encode_header(key: &[u8], header: &Header) -> [u8; HEADER_BYTES] {
-    let mut bytes = [0; HEADER_BYTES];
-    bytes[0] = header.layout.cast_unsigned();
-    bytes[8..16].copy_from_slice(&header.total_bytes.to_le_bytes());
-    bytes[16..24].copy_from_slice(&header.xxh3.to_le_bytes());
-    let checksum = key_checksum(key, &bytes);
-    bytes[KEY_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-    bytes
-}
-
-fn key_checksum(key: &[u8], header: &[u8]) -> u64 {
-    let mut bytes = key.to_vec();
-    bytes.extend_from_slice(&header[..KEY_CHECKSUM_AT]);
-    xxh3(&bytes)
-}
-
-/// Whether a value was written under this very key.
-fn has_own_key(key: &[u8], value: &[u8]) -> bool {
-    value.len() >= HEADER_BYTES && number_at(value, KEY_CHECKSUM_AT) == key_checksum(key, value)
-}
-
-fn number_at(value: &[u8], from: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&value[from..from + 8]);
-    u64::from_le_bytes(bytes)
-}
-
-fn header_of(value: &[u8]) -> Header {
-    Header {
-        layout: value[0].cast_signed(),
-        // A value is never cut in LMDB: one chunk, however long.
-        chunk_bytes: u32::MAX,
-        total_bytes: number_at(value, 8),
-        xxh3: number_at(value, 16),
-    }
-}
-
-fn decode(key: &[u8], name: Arc<str>, value: &Bytes) -> Result<FieldData, String> {
-    if value.len() < HEADER_BYTES {
-        return Err(format!("{} bytes of its header are there", value.len()));
-    }
-    let field = codec::assemble(
-        name,
-        header_of(value),
-        vec![(0, value.slice(HEADER_BYTES..))],
-    )?;
-    if !has_own_key(key, value) {
-        return Err("the checksum of its header is wrong".to_owned());
-    }
-    Ok(field)
 }
 
 fn size_of_objects(objects: &[NewObject]) -> usize {
@@ -580,76 +421,6 @@ fn portions(objects: &[NewObject]) -> impl Iterator<Item = &[NewObject]> {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
-}
-
-impl NearStore for LmdbStore {
-    fn fill(&self, dataset_id: Id, reads: &mut [NearRead<'_>]) -> Duration {
-        let shared = &self.shared;
-        let mut verifying = Duration::ZERO;
-        if shared.is_closed.load(Ordering::Relaxed) {
-            return verifying;
-        }
-        if let Ok(Some(environment)) = shared.existing(dataset_id) {
-            // What fails here fails in an ordinary read again, which reports it.
-            let _ = environment.read(|snapshot| {
-                fill_all(snapshot, reads, &mut verifying);
-                Ok(())
-            });
-        }
-        verifying
-    }
-}
-
-/// First all that is in memory, while the disk is asked for the rest; then the rest, which the disk fetches side by side.
-fn fill_all(snapshot: &Snapshot<'_>, reads: &mut [NearRead<'_>], verifying: &mut Duration) {
-    for is_cached_only in [true, false] {
-        for read in reads.iter_mut().filter(|read| !read.is_filled) {
-            let object_id = read.object_id;
-            read.is_filled = read.fields.iter_mut().all(|field| {
-                let filled = fill_field(snapshot, object_id, field, is_cached_only, verifying);
-                filled.unwrap_or(false)
-            });
-        }
-    }
-}
-
-/// Whether the field is in its place, whole and what the members say.
-fn fill_field(
-    snapshot: &Snapshot<'_>,
-    object_id: Id,
-    field: &mut NearField<'_>,
-    is_cached_only: bool,
-    verifying: &mut Duration,
-) -> lmdb_environment::Result<bool> {
-    let key = key_of(Table::Samples, object_id, &field.name);
-    let cursor = snapshot.seek(&key)?;
-    let value = match cursor.entry()? {
-        Some((found, value)) if found == key => value,
-        _ => return Ok(false),
-    };
-    let mut head = [0; HEADER_BYTES];
-    match value {
-        Value::Inline(bytes) if bytes.len() == HEADER_BYTES + field.target.len() => {
-            let (start, rest) = bytes.split_at(HEADER_BYTES);
-            head.copy_from_slice(start);
-            field.target.copy_from_slice(rest);
-        }
-        Value::Apart { page, len } if len == HEADER_BYTES + field.target.len() => {
-            if !snapshot.read_parts(page, &mut head, field.target, is_cached_only)? {
-                return Ok(false);
-            }
-        }
-        _ => return Ok(false),
-    }
-    let header = header_of(&head);
-    let started = Instant::now();
-    let is_sound = header.layout == codec::LAYOUT
-        && header.total_bytes == field.target.len() as u64
-        && header.xxh3 == field.xxh3
-        && has_own_key(&key, &head)
-        && xxh3(field.target) == field.xxh3;
-    *verifying += started.elapsed();
-    Ok(is_sound)
 }
 
 impl Store for LmdbStore {

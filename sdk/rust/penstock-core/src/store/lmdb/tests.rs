@@ -1,7 +1,9 @@
 //! What the store does with LMDB's transactions and errors, and with values as a damaged file could hold them.
 
+use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::entries::number_at;
 use super::*;
 
 fn open(folder: &Path) -> LmdbStore {
