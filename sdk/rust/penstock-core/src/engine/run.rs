@@ -31,6 +31,8 @@ pub(super) struct Run {
     pub published: u64,
     /// Nothing is asked for while it waits for its consumer.
     pub is_parked: bool,
+    /// Whether its start began at the beginning of the epoch.
+    pub is_whole_epoch: bool,
     /// Own samples of batches that an earlier run of the same start has handed out, read or not.
     pub owed_before: u64,
     failed_before: u64,
@@ -73,6 +75,7 @@ impl Run {
             fallback: Fallback::default(),
             published: 0,
             is_parked: false,
+            is_whole_epoch: plan.done().base.is_empty() && plan.done().own.is_empty(),
             owed_before: 0,
             failed_before: 0,
             failed: BTreeMap::new(),
@@ -195,12 +198,6 @@ impl Run {
         Some((over.error.clone(), std::mem::take(&mut over.missed)))
     }
 
-    /// Whether this start began at the beginning of the epoch.
-    pub fn is_whole_epoch(&self) -> bool {
-        let done = self.plan.done();
-        done.base.is_empty() && (done.own.is_empty() || self.owed_before > 0)
-    }
-
     /// A batch has been laid down, and with it `untaken` lie there: the consumer has the ones before.
     pub fn laid_down(&mut self, done: Vec<(u64, u64)>, untaken: usize) {
         self.laid.push_back(done);
@@ -234,6 +231,7 @@ impl Run {
         let division = earlier.plan.division();
         debug_assert_eq!(self.plan.division().steps, division.steps - steps);
         self.ticket = earlier.ticket;
+        self.is_whole_epoch = earlier.is_whole_epoch;
         self.owed_before = earlier.owed_before + division.own - self.plan.division().own;
         let taken = earlier.failed.range(..steps).map(|(_, count)| count);
         self.failed_before = earlier.failed_before + taken.sum::<u64>();

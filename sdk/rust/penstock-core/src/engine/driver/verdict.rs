@@ -69,6 +69,6 @@ fn is_over_limit(config: &EngineConfig, run: &Run, failed: u64, owed: u64) -> bo
     #[allow(clippy::cast_precision_loss)]
     let is_share_over = failed as f64 > config.max_failed_share * owed as f64;
     // A few samples that are left at a resume may all be bad.
-    let has_read_nothing = failed == run.owed() && run.is_whole_epoch();
+    let has_read_nothing = failed == run.owed() && run.is_whole_epoch;
     (failed > FREE_FAILURES && is_share_over) || has_read_nothing
 }

@@ -116,6 +116,32 @@ fn failures_before_and_behind_a_pause_are_reported_once() {
 }
 
 #[test]
+fn the_bad_rest_of_an_epoch_is_not_all_of_it_because_somebody_paused() {
+    let world = World::new(8, 100);
+    let engine = || {
+        let mut config = world.in_order_config(1);
+        config.idle = IDLE;
+        config.on_error = OnError::Skip;
+        Engine::new(world.store(delays(0.5)), config).unwrap()
+    };
+    let first = engine();
+    first.start_epoch(0).unwrap();
+    for _ in 0..6 {
+        let batch = next(&first).unwrap().unwrap();
+        first.ack(batch.seq).unwrap();
+    }
+    (6..8).for_each(|index| world.lose(index));
+    let rest = engine();
+    rest.resume(&first.state().unwrap()).unwrap();
+    rest.start_epoch(0).unwrap();
+    for parks in 0..2 {
+        wait_until(&rest, "parked", |now| now.counters.parks > parks);
+        assert_eq!(next(&rest).unwrap().unwrap().len(), 0);
+    }
+    assert!(next(&rest).unwrap().is_none());
+}
+
+#[test]
 fn a_consumer_that_waits_is_not_idle() {
     let world = World::new(12, 100);
     let mut config = world.config(4);
