@@ -87,6 +87,14 @@ class Trial:
         p50, p99 = np.percentile(self.batch_seconds, [50, 99])
         return float(p99 / p50)
 
+    @property
+    def unevenness_inside(self) -> float:
+        """The same, with the p99 of batches that neither begin nor end an epoch."""
+        last_step = max(arrival.step for arrival in self.seen)
+        is_inside = [0 < after.step < last_step for after in self.seen[1:]]
+        p99 = np.percentile(np.compress(is_inside, self.batch_seconds), 99)
+        return float(p99 / np.percentile(self.batch_seconds, 50))
+
 
 def measure(link: BenchLink, report: BenchReport) -> None:
     link.set_round_trip(FAR_MS)
@@ -118,6 +126,9 @@ def add_figures(report: BenchReport, trials: dict[str, list[Trial]]) -> None:
         report.add(f"{condition} / healthy", ratios, unit="x", reach=">= 0.95")
     for condition, tried in trials.items():
         report.add(f"batch time p99 / p50, {condition}", [trial.unevenness for trial in tried], unit="x", reach="<= 2")
+        # An epoch ends when its last straggler has come: this says how much of the figure above is that.
+        inside = [trial.unevenness_inside for trial in tried]
+        report.add(f"the same inside epochs, {condition}", inside, unit="x")
 
 
 def try_out(link: BenchLink, condition: str, epochs: Epochs, last: Arrival, chooser: random.Random) -> Trial:
