@@ -10,6 +10,12 @@ const DOUBLINGS: u64 = 32;
 #[allow(clippy::cast_possible_truncation)]
 const BUCKETS: usize = (PER_DOUBLING * DOUBLINGS) as usize;
 
+/// For rates and shares.
+#[allow(clippy::cast_precision_loss)] // bytes far below 2**53
+pub(crate) fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
 /// Durations in buckets that grow with the duration.
 #[derive(Debug)]
 pub struct Histogram {

@@ -28,7 +28,7 @@ impl Engine {
     pub fn snapshot(&self) -> Result<EngineSnapshot, EngineError> {
         self.owner.check()?;
         let started = Instant::now();
-        let snapshot = EngineSnapshot {
+        let mut snapshot = EngineSnapshot {
             counters: self.stats.counters.snapshot(),
             gauges: self.stats.gauges.snapshot(),
             stages: self.stats.stages.snapshot(),
@@ -37,9 +37,7 @@ impl Engine {
             pool: self.pool.stats(),
             taken_in: Duration::ZERO,
         };
-        Ok(EngineSnapshot {
-            taken_in: started.elapsed(),
-            ..snapshot
-        })
+        snapshot.taken_in = started.elapsed();
+        Ok(snapshot)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::stats::{Histogram, HistogramSnapshot};
+use crate::stats::{Histogram, HistogramSnapshot, as_float};
 
 /// The smallest delay counts for one to two of these.
 const MEMORY: Duration = Duration::from_secs(1);
@@ -307,11 +307,6 @@ impl State {
         }
         (self.transferred / self.transfer_seconds).max(1.0)
     }
-}
-
-#[allow(clippy::cast_precision_loss)] // bytes far below 2**53
-fn as_float(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 #[cfg(test)]

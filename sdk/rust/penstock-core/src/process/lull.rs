@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::stats::as_float;
+
 /// At lower rates there is nothing to save.
 const LEAST_RATE: f64 = 64e6;
 /// So many bytes make a look worth it.
@@ -110,11 +112,6 @@ impl Looks {
         self.seconds += SMOOTHING * (seconds - self.seconds);
         Some(self.bytes / self.seconds.max(f64::MIN_POSITIVE))
     }
-}
-
-#[allow(clippy::cast_precision_loss)] // bytes far below 2**53
-fn as_float(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 #[cfg(test)]

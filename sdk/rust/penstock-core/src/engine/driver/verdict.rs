@@ -47,8 +47,8 @@ impl Driver {
                 });
             }
         }
-        let is_whole = cut.outcomes.iter().all(|outcome| outcome.answer.is_ok());
-        if is_whole || self.config.on_error != OnError::Replace {
+        let is_whole = || cut.outcomes.iter().all(|outcome| outcome.answer.is_ok());
+        if self.config.on_error != OnError::Replace || is_whole() {
             return Verdict::Made(None);
         }
         let own = cut.donor.clone();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Window;
+use crate::stats::as_float;
 
 /// Where it starts: a few samples more than its least, which no path minds at once and which save two round trips.
 const START_BYTES: u64 = 3 << 19;
@@ -305,11 +306,6 @@ impl Window for AdaptiveWindow {
             .limit_bytes
             .clamp(self.least_bytes(), as_float(cap_bytes));
     }
-}
-
-#[allow(clippy::cast_precision_loss)] // bytes far below 2**53
-fn as_float(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 #[cfg(test)]
