@@ -6,6 +6,7 @@ driver session carry no samples. For every trial the slow ones are drawn anew, s
 
 import random
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -26,7 +27,9 @@ DATASET = BenchDataset(64 * bench_scale.count(32, quick=24))
 REPETITIONS = bench_scale.count(7, quick=1)
 # More than 300 batches: the 99th percentile of fewer would be about their largest.
 EPOCHS = bench_scale.count(10, quick=1)
-SETTLE_EPOCHS = 3
+# In seconds, because what an engine sees of a lane that changed is a matter of time: a lane of a tenth of the rate needs
+# two only to hand over what was on its way when it became slow.
+SETTLE_SECONDS = bench_scale.count(5, quick=1)
 SLOW_SHARE = 0.25
 HEALTHY = "healthy"
 LATE = "a quarter at 5x delay"
@@ -61,10 +64,12 @@ class Epochs:
 
     def settle(self) -> list[Arrival]:
         """Takes some for the engine to see what has changed, and a snapshot of its stats after each batch."""
-        seen = []
-        for arrival in islice(self._stream, self._engine.steps() * SETTLE_EPOCHS):
-            seen.append(arrival)
-            self.snapshot_ms.append(self._engine.stats()["snapshot_ms"])
+        seen: list[Arrival] = []
+        end = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < end:
+            for arrival in islice(self._stream, self._engine.steps()):
+                seen.append(arrival)
+                self.snapshot_ms.append(self._engine.stats()["snapshot_ms"])
         return seen
 
 
@@ -102,7 +107,7 @@ def measure(link: BenchLink, report: BenchReport) -> None:
     trials: dict[str, list[Trial]] = {condition: [] for condition in (HEALTHY, LATE, NARROW)}
     with link.open_store() as store, DATASET.engine(store) as engine:
         epochs = Epochs(engine)
-        last = epochs.take(SETTLE_EPOCHS)[-1]
+        last = epochs.settle()[-1]
         for _ in range(REPETITIONS):
             for condition, tried in trials.items():
                 tried.append(try_out(link, condition, epochs, last, chooser))

@@ -3,12 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::Outlook;
 use crate::stats::{Histogram, HistogramSnapshot, as_float};
 
-/// The smallest delay counts for one to two of these.
-const MEMORY: Duration = Duration::from_secs(1);
-/// How far the delays of equal lanes lie apart.
-const USUAL_DELAYS: f64 = 1.5;
+/// The smallest delay counts for one to two of these: long enough for several answers, and so short that a lane that
+/// turned slow is soon seen to be (with a second, batches come unevenly for another second; measured).
+const MEMORY: Duration = Duration::from_millis(250);
 /// Weight of the last answer in the rate.
 const SMOOTHING: f64 = 0.1;
 /// The same for one that had the lane to itself: those are few, and show best whether a slow lane has recovered.
@@ -40,6 +40,8 @@ struct State {
     outstanding: u64,
     outstanding_bytes: u64,
     asked_at: Option<Instant>,
+    /// When the latest question was asked that has been answered.
+    answered_until: Option<Instant>,
     /// When something was last heard, or asked for while nothing was on its way.
     waiting_since: Instant,
     /// None before the first answer.
@@ -74,24 +76,6 @@ pub struct Reading {
     pub failures: u64,
 }
 
-/// Seconds before an answer begins to come, and seconds until it and all before it have come.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outlook {
-    pub delay: f64,
-    pub transfer: f64,
-    /// Whether the lane has lately carried nearly as much as it would have on its way then.
-    pub is_proven: bool,
-}
-
-impl Outlook {
-    /// Seconds until the end. Delays are the smallest of a few seconds, so where lanes always have something to do they
-    /// differ by what queued: up to half above the `least` of all lanes that says nothing about the way.
-    pub fn finish(&self, least_delay: f64) -> f64 {
-        let is_usual = self.delay <= USUAL_DELAYS * least_delay;
-        self.transfer + if is_usual { least_delay } else { self.delay }
-    }
-}
-
 /// An answer as it came in.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
@@ -117,6 +101,7 @@ impl Meter {
                 outstanding: 0,
                 outstanding_bytes: 0,
                 asked_at: None,
+                answered_until: None,
                 waiting_since: now,
                 least_delay: None,
                 delay_now: None,
@@ -168,6 +153,7 @@ impl Meter {
         state.leave(arrival.asked_bytes);
         state.answers += 1;
         state.bytes += arrival.bytes;
+        state.answered_until = state.answered_until.max(Some(arrival.asked_at));
         state.see_delay(arrival);
         state.see_delivery(arrival);
         if arrival.bytes < TELLING_BYTES {
@@ -219,6 +205,11 @@ impl Meter {
         now.saturating_duration_since(state.waiting_since)
     }
 
+    /// When the latest question was asked that has been answered.
+    pub fn answered_until(&self) -> Option<Instant> {
+        self.state().answered_until
+    }
+
     /// What an answer of this size would have to expect, were it asked for now.
     pub fn outlook(&self, now: Instant, size_bytes: u64) -> Outlook {
         let state = self.state();
@@ -230,7 +221,9 @@ impl Meter {
         let outstanding_bytes = state.outstanding_bytes + size_bytes;
         Outlook {
             delay: state.delay().max(silence).as_secs_f64(),
-            transfer: as_float(outstanding_bytes) / state.rate(),
+            rate: state.rate(),
+            size_bytes: as_float(size_bytes),
+            outstanding_bytes: as_float(outstanding_bytes),
             // One answer at a time any lane may carry, however large: else large samples would never prove a lane.
             is_proven: state.outstanding == 0 || outstanding_bytes <= state.proven_bytes(),
         }
@@ -328,22 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_its_way_puts_the_finish_off() {
+    fn a_silent_lane_is_taken_for_a_far_one() {
         let asked_at = Instant::now();
         let now = asked_at + 20 * MS;
         let meter = Meter::new(asked_at);
         answer(&meter, asked_at, 10 * MS, 5 * MS);
-        let finish = |now| {
-            let outlook = meter.outlook(now, 100_000);
-            outlook.finish(outlook.delay)
-        };
-        let idle = finish(now);
-        assert!((idle - 0.015).abs() < 1e-9, "{idle}");
+        let delay = |now| meter.outlook(now, 100_000).delay;
+        assert!((delay(now + 500 * MS) - 0.01).abs() < 1e-9);
         meter.asked(now, 1_000_000);
-        let busy = finish(now);
-        assert!((busy - 0.065).abs() < 1e-9, "{busy}");
-        let late = finish(now + 500 * MS);
-        assert!(late > 0.5, "a silent lane finishes later: {late}");
+        assert!((delay(now + 500 * MS) - 0.5).abs() < 1e-9);
         meter.failed(1_000_000);
         assert_eq!(meter.reading().outstanding_bytes, 0);
         assert_eq!(meter.silence(now + 500 * MS), Duration::ZERO);
@@ -401,14 +387,20 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_falls_counts_at_once_and_one_that_grows_within_two_seconds() {
+    fn a_delay_that_falls_counts_at_once_and_one_that_grows_within_half_a_second() {
         let mut now = Instant::now();
         let meter = Meter::new(now);
-        for _ in 0..3 {
-            now = answer(&meter, now, 750 * MS, MS);
-        }
-        assert!(meter.reading().delay >= 700 * MS);
-        answer(&meter, now, 30 * MS, MS);
-        assert_eq!(meter.reading().delay, 30 * MS);
+        let mut answer_for = |stretch: Duration, delay| {
+            let end = now + stretch;
+            while now < end {
+                now += 10 * MS;
+                answer(&meter, now.checked_sub(delay).unwrap(), delay, MS);
+            }
+            meter.reading().delay
+        };
+        assert_eq!(answer_for(3000 * MS, 150 * MS), 150 * MS);
+        assert_eq!(answer_for(20 * MS, 750 * MS), 150 * MS);
+        assert_eq!(answer_for(500 * MS, 750 * MS), 750 * MS);
+        assert_eq!(answer_for(10 * MS, 30 * MS), 30 * MS);
     }
 }

@@ -6,6 +6,7 @@
 
 mod hedging;
 mod meter;
+mod outlook;
 mod roster;
 
 use std::fmt;
@@ -23,7 +24,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::stats::HistogramSnapshot;
 
-pub use meter::{Arrival, Meter, Outlook, Reading};
+pub use meter::{Arrival, Meter, Reading};
+pub use outlook::Outlook;
 use roster::{Roster, Standing};
 
 /// How often lanes are looked after, and how often a read that waits looks whether its lane still lives.
@@ -40,6 +42,8 @@ const ASK_PATIENCE: Duration = Duration::from_secs(15);
 const SLOWEST_RATE: u64 = 256 << 10;
 /// What an answer of unknown size is taken for.
 const UNKNOWN_BYTES: u64 = 64 << 20;
+/// Lanes of which nothing is wrong are not further ahead of each other than this part of the time that an answer takes.
+const LEAD: f64 = 0.25;
 /// How long nodes without a lane are waited for at the start when another has one: reads can begin there.
 const STRAGGLER_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -188,6 +192,8 @@ struct Chosen<L> {
     node: SocketAddr,
     /// Seconds until its answer is to be expected.
     finish: f64,
+    /// When the latest question was asked that it has answered.
+    answered_until: Option<Instant>,
     patience: Option<Duration>,
     standing: Arc<Standing>,
 }
@@ -359,8 +365,8 @@ impl<C: Connector> Lanes<C> {
         Some(chosen)
     }
 
-    /// Another lane for a read that has waited longer than others do, or whose lane is not heard any more. When a new
-    /// read would take as long as this one has waited, all have become slower, and asking twice only adds to it.
+    /// Another lane for a read that has waited longer than others do and was overtaken, or whose lane is not heard any
+    /// more.
     fn second(
         &self,
         inquiry: &Inquiry<'_, Question<C>>,
@@ -375,7 +381,7 @@ impl<C: Connector> Lanes<C> {
         let second = roster.choose_other(now(), inquiry, first.number)?;
         if is_silent {
             self.extra.silences.fetch_add(1, Ordering::Relaxed);
-        } else if second.finish < (now() - started).as_secs_f64() && roster.spend_hedge() {
+        } else if second.would_overtake(started) && roster.spend_hedge() {
             self.extra.hedges.fetch_add(1, Ordering::Relaxed);
             first.standing.count_hedge();
         } else {
@@ -434,6 +440,14 @@ type Error<C> = <<C as Connector>::Lane as Lane>::Error;
 type Asking<'a, C> = BoxFuture<'a, Result<Answer<C>, Error<C>>>;
 
 impl<L: Lane> Chosen<L> {
+    /// Whether it is ahead of the lane on which a question has waited since then. When a new read would take as long, or
+    /// nothing has come that was asked for much later, all have become slower, and asking twice only adds to it.
+    fn would_overtake(&self, since: Instant) -> bool {
+        let lead = Duration::from_secs_f64(LEAD * self.finish);
+        let is_ahead = self.answered_until.is_some_and(|at| at >= since + lead);
+        is_ahead && self.finish < (now() - since).as_secs_f64()
+    }
+
     fn result(
         &self,
         answer: Result<L::Answer, L::Error>,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::hedging::{self, Budget};
+use super::outlook::Usual;
 use super::{Chosen, Condition, Inquiry, Lane, LaneLimits, LaneStats, Meter, Outlook};
 
 /// A lane that has had nothing to do for so long gets a copy of a read, to see how it is now. Whoever reads does not
@@ -234,12 +235,11 @@ impl<L: Lane> Roster<L> {
         let seen: Vec<(&Slot<L>, &Open<L>, Outlook)> = usable
             .map(|(slot, open)| (slot, open, open.meter.outlook(now, inquiry.size_bytes)))
             .collect();
-        let delays = seen.iter().map(|(_, _, outlook)| outlook.delay);
-        let least_delay = delays.fold(f64::INFINITY, f64::min);
+        let usual = Usual::of(seen.iter().map(|(_, _, outlook)| outlook))?;
         let ranked = seen.iter().map(|(slot, open, outlook)| {
             let is_detour = !open.lane.is_home_of(inquiry.question);
             let detour = if is_detour { DETOUR_SECONDS } else { 0.0 };
-            let finish = outlook.finish(least_delay) + detour;
+            let finish = outlook.finish(&usual) + detour;
             let doubt = if outlook.is_proven { 1.0 } else { UNPROVEN };
             (doubt * finish, finish, slot, open)
         });
@@ -249,6 +249,7 @@ impl<L: Lane> Roster<L> {
             number: slot.number,
             node: slot.node,
             finish,
+            answered_until: open.meter.answered_until(),
             patience: open.patience,
             standing: Arc::clone(&open.standing),
         })
