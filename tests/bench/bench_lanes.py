@@ -27,8 +27,8 @@ DATASET = BenchDataset(64 * bench_scale.count(32, quick=24))
 REPETITIONS = bench_scale.count(7, quick=1)
 # More than 300 batches: the 99th percentile of fewer would be about their largest.
 EPOCHS = bench_scale.count(10, quick=1)
-# In seconds, because what an engine sees of a lane that changed is a matter of time: a lane of a tenth of the rate needs
-# two only to hand over what was on its way when it became slow.
+# In seconds, because what an engine sees of a lane that changed is a matter of time: a lane of a tenth of the rate
+# needs two only to hand over what was on its way when it became slow.
 SETTLE_SECONDS = bench_scale.count(5, quick=1)
 SLOW_SHARE = 0.25
 HEALTHY = "healthy"

@@ -38,8 +38,10 @@ use crate::id::Id;
 use crate::lanes::{LaneLimits, LaneStats, Lanes};
 use crate::retry::Backoff;
 
-/// Cassandra takes a fortieth of its heap from one client before it stops reading: 12.8 MB of 512 MB.
-const WRITE_BYTES_UNDER_WAY: usize = 8 << 20;
+/// Each node takes a fortieth of its heap from one client before it stops reading: 12.8 MB of 512 MB. Writes spread over
+/// the nodes, and more of them are under way where there are more, as far as a client's memory may be used for it.
+const WRITE_BYTES_A_NODE: usize = 8 << 20;
+const WRITE_NODES: usize = 4;
 const WRITE_UNIT_BYTES: usize = 1 << 10;
 const SCAN_RANGES: u64 = 64;
 const SCANS_AT_ONCE: usize = 4;
@@ -78,7 +80,11 @@ impl CqlStore {
         let cluster = opened.session.get_cluster_state();
         let nodes = cluster.get_nodes_info().iter();
         let centres = nodes.filter_map(|node| node.datacenter.as_deref());
-        check_data_centre(centres.collect(), &config.local_dc)?;
+        let centres: Vec<&str> = centres.collect();
+        let is_local = |centre: &&&str| **centre == config.local_dc;
+        let local_nodes = centres.iter().filter(is_local).count();
+        check_data_centre(centres, &config.local_dc)?;
+        let write_bytes = WRITE_BYTES_A_NODE * local_nodes.clamp(1, WRITE_NODES);
         let session = Arc::new(opened.session);
         let topology = Arc::new(Topology::new(
             Arc::clone(&session),
@@ -99,7 +105,7 @@ impl CqlStore {
             lanes,
             samples: Statements::new(&config.keyspace, Table::Samples),
             objects: Statements::new(&config.keyspace, Table::Objects),
-            write_room: Semaphore::new(WRITE_BYTES_UNDER_WAY / WRITE_UNIT_BYTES),
+            write_room: Semaphore::new(write_bytes / WRITE_UNIT_BYTES),
             retries: Arc::clone(&retries),
             escalations: Arc::clone(&escalations),
             damaged: Arc::clone(&damaged),

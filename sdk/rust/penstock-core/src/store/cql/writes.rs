@@ -15,7 +15,9 @@ use crate::errors::StoreError;
 use crate::id::Id;
 use crate::store::{NewObject, Table, WriteRequest};
 
-const OBJECTS_UNDER_WAY: usize = 128;
+/// Of writes the bytes under way are bounded first; small objects by this.
+const OBJECTS_UNDER_WAY: usize = 512;
+const DELETES_UNDER_WAY: usize = 128;
 
 /// One row to be written.
 struct Chunk {
@@ -130,7 +132,7 @@ impl Open {
                 move || self.execute(table, Ask::Delete, key),
             )
         });
-        finish_all(jobs, OBJECTS_UNDER_WAY).await.map(drop)
+        finish_all(jobs, DELETES_UNDER_WAY).await.map(drop)
     }
 }
 
