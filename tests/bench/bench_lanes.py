@@ -20,6 +20,7 @@ from harness import bench_scale
 from harness.bench_dataset import Arrival, BenchDataset, arrivals
 from harness.bench_link import FAR_MS, BenchLink, rate_of
 from harness.bench_report import BenchReport
+from harness.machine_cpu import MachineCpu
 from harness.run import Run
 from penstock._native import Engine
 
@@ -78,6 +79,7 @@ class Trial:
     """Some epochs under one condition; the first arrival is the last before them."""
 
     seen: Sequence[Arrival]
+    cpu_share: float
     slow_share: float
     slow_share_at_end: float
     given_up: int
@@ -129,6 +131,9 @@ def add_figures(report: BenchReport, trials: dict[str, list[Trial]]) -> None:
     for condition in (LATE, NARROW):
         ratios = [ours / healthy for ours, healthy in zip(rates[condition], rates[HEALTHY], strict=True)]
         report.add(f"{condition} / healthy", ratios, unit="x", reach=">= 0.95")
+    # Where the cores have nothing left, everything waits for its turn on them: then that is measured.
+    every = [trial for tried in trials.values() for trial in tried]
+    report.add("CPU of the machine in use", [trial.cpu_share for trial in every], unit="x")
     for condition, tried in trials.items():
         report.add(f"batch time p99 / p50, {condition}", [trial.unevenness for trial in tried], unit="x", reach="<= 2")
         # An epoch ends when its last straggler has come: this says how much of the figure above is that.
@@ -140,11 +145,14 @@ def try_out(link: BenchLink, condition: str, epochs: Epochs, last: Arrival, choo
     lanes = epochs.lanes
     slow = set() if condition == HEALTHY else a_quarter(carrying(link), lanes, chooser)
     make_slow(link, condition, slow, lanes)
-    settling, measured = epochs.settle(), epochs.take(EPOCHS)
+    settling = epochs.settle()
+    cpu = MachineCpu()
+    measured = epochs.take(EPOCHS)
+    cpu_share = cpu.used_share()
     left = slow & set(carrying(link))
     # A client that hung up on slow lanes has fresh ones now: then what that took is part of the figure.
     seen = [settling[-1], *measured] if left == slow else [last, *settling, *measured]
-    return Trial(seen, len(slow) / lanes, len(left) / epochs.lanes, len(slow - left))
+    return Trial(seen, cpu_share, len(slow) / lanes, len(left) / epochs.lanes, len(slow - left))
 
 
 def a_quarter(carrying: Sequence[int], lanes: int, chooser: random.Random) -> set[int]:

@@ -34,11 +34,11 @@ PASSES = bench_scale.count(5, quick=1)
 REPETITIONS = bench_scale.count(9, quick=2)
 # Not counted: the nodes' compiler has seen small writes only.
 FIRST_REPETITIONS = bench_scale.count(2, quick=1)
-IN_FLIGHT = (16, 32, 64, 128, 256)
+IN_FLIGHT = (32, 64, 128, 256, 512)
 WRITER = "writer"
 WARM_BYTES = 1000
 WARM_WRITES = bench_scale.count(10_000, quick=500)
-MOST_WARM_WINDOWS = bench_scale.count(8, quick=2)
+MOST_WARM_WINDOWS = bench_scale.count(16, quick=2)
 
 
 def main() -> None:

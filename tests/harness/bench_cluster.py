@@ -12,6 +12,9 @@ from harness.run import Run
 from penstock._native import Store
 from penstock_server.store.cql_schema import migration_statements
 
+# Of all nodes: a small heap is collected often while hundreds of megabytes a second are read, and the node stands still
+# for it.
+_HEAP_MIB = 4096
 _WINDOW_READS = 20_000
 _AGREES_WITHIN = 0.05
 # Two windows may agree on a step of the way: its cost a read falls over the first 200 k of them, to a quarter or less.
@@ -26,7 +29,8 @@ class BenchCluster:
         self.dataset = dataset
         # Between the last two windows; all of it, before there are two.
         self._last_change = 1.0
-        self.cassandra = CassandraCluster(run, replace(layout, has_full_jit=True, heap_mib=1024))
+        layout = replace(layout, has_full_jit=True, heap_mib=_HEAP_MIB // layout.size)
+        self.cassandra = CassandraCluster(run, layout)
         self.keyspace = self.cassandra.create_keyspace()
         for statement in migration_statements(self.keyspace):
             self.cassandra.session.execute(statement)

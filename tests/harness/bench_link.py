@@ -15,8 +15,11 @@ from penstock._native import Engine, Store
 
 FAR_MS = 150
 # Of what the machine carries unshaped: above the range two cores are the limit, below it the link is too easy to fill.
-_SHARE = 0.6
+# At the lower end, because bytes that lie in the relay for a while cost it more than those that pass through.
+_SHARE = 0.53
 _SHARE_REACH = "0.5 to 0.7"
+_RISES = 1.05
+_MOST_RISES = count(5, quick=1)
 _WINDOW_BYTES = 4_000_000
 _BEHIND_A_RELAY = Layout("cassandra-far", 1, has_relays=True)
 
@@ -28,7 +31,7 @@ class BenchLink:
         self.cluster = BenchCluster(run, dataset, layout=_BEHIND_A_RELAY)
         self.dataset = dataset
         self.cluster.warm()
-        self._unshaped_before = self._unshaped_rate()
+        self._unshaped_before = self._settled_unshaped_rate()
         self.rate = _SHARE * self._unshaped_before
 
     @property
@@ -56,6 +59,15 @@ class BenchLink:
 
     def close(self) -> None:
         self.cluster.close()
+
+    def _settled_unshaped_rate(self) -> float:
+        """As it is when it does not rise any more: a node whose CPU has settled may still get faster behind a relay."""
+        rate = self._unshaped_rate()
+        for _ in range(_MOST_RISES):
+            before, rate = rate, self._unshaped_rate()
+            if rate <= _RISES * before:
+                break
+        return rate
 
     def _unshaped_rate(self) -> float:
         self.relay.clear()

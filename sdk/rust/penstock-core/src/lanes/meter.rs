@@ -55,6 +55,8 @@ struct State {
     came: u64,
     came_before: u64,
     came_since: Instant,
+    /// Bytes a second that came in the stretch before.
+    delivery_rate: f64,
     delays: Histogram,
     delays_before: Option<HistogramSnapshot>,
     delays_since: Instant,
@@ -111,6 +113,7 @@ impl Meter {
                 came: 0,
                 came_before: 0,
                 came_since: now,
+                delivery_rate: 0.0,
                 delays: Histogram::default(),
                 delays_before: None,
                 delays_since: now,
@@ -278,6 +281,7 @@ impl State {
         let whole = arrival.whole().max(LEAST_STRETCH);
         if stretch >= whole {
             self.came_before = if stretch >= 2 * whole { 0 } else { self.came };
+            self.delivery_rate = as_float(self.came_before) / stretch.as_secs_f64();
             self.came = 0;
             self.came_since = arrival.end_at;
         }
@@ -294,11 +298,14 @@ impl State {
         self.least_delay.unwrap_or_default()
     }
 
+    /// That of single answers, or that of all that came where this is more: where several lanes take turns, the end of
+    /// one answer waits for a turn that brings the beginning of the next.
     fn rate(&self) -> f64 {
         if self.transfer_seconds == 0.0 {
             return FIRST_RATE;
         }
-        (self.transferred / self.transfer_seconds).max(1.0)
+        let single = self.transferred / self.transfer_seconds;
+        single.max(self.delivery_rate).max(1.0)
     }
 }
 
@@ -350,6 +357,25 @@ mod tests {
             now = answer(&meter, now, 150 * MS, MS);
         }
         assert!(meter.reading().rate > 50e6);
+    }
+
+    #[test]
+    fn answers_that_come_side_by_side_show_the_rate_together() {
+        let start = Instant::now();
+        let meter = Meter::new(start);
+        for turn in 0..500 {
+            // Each takes two turns of 5 ms, and the next begins with the second of them.
+            let end_at = start + 100 * MS + turn * 5 * MS;
+            meter.answered(&Arrival {
+                asked_bytes: 100_000,
+                bytes: 100_000,
+                asked_at: end_at.checked_sub(100 * MS).unwrap(),
+                head_at: end_at.checked_sub(10 * MS).unwrap(),
+                end_at,
+            });
+        }
+        let rate = meter.reading().rate;
+        assert!((19e6..21e6).contains(&rate), "{rate}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ const BUSY: f64 = 0.1;
 pub struct Outlook {
     /// Seconds before an answer begins to come.
     pub delay: f64,
-    /// Bytes a second, of single answers.
+    /// Bytes a second.
     pub rate: f64,
     /// Of this answer, and of all that is on its way with it.
     pub size_bytes: f64,
