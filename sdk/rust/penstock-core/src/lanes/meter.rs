@@ -201,34 +201,21 @@ impl Meter {
 
     /// How long it has been silent although something is on its way.
     pub fn silence(&self, now: Instant) -> Duration {
-        let state = self.state();
-        if state.outstanding == 0 {
-            return Duration::ZERO;
-        }
-        now.saturating_duration_since(state.waiting_since)
-    }
-
-    /// When the latest question was asked that has been answered.
-    pub fn answered_until(&self) -> Option<Instant> {
-        self.state().answered_until
+        self.state().silence(now)
     }
 
     /// What an answer of this size would have to expect, were it asked for now.
     pub fn outlook(&self, now: Instant, size_bytes: u64) -> Outlook {
         let state = self.state();
-        let silence = if state.outstanding == 0 {
-            Duration::ZERO
-        } else {
-            now.saturating_duration_since(state.waiting_since)
-        };
         let outstanding_bytes = state.outstanding_bytes + size_bytes;
         Outlook {
-            delay: state.delay().max(silence).as_secs_f64(),
+            delay: state.delay().max(state.silence(now)).as_secs_f64(),
             rate: state.rate(),
             size_bytes: as_float(size_bytes),
             outstanding_bytes: as_float(outstanding_bytes),
             // One answer at a time any lane may carry, however large: else large samples would never prove a lane.
             is_proven: state.outstanding == 0 || outstanding_bytes <= state.proven_bytes(),
+            answered_until: state.answered_until,
         }
     }
 
@@ -260,6 +247,13 @@ impl State {
     fn leave(&mut self, asked_bytes: u64) {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.outstanding_bytes = self.outstanding_bytes.saturating_sub(asked_bytes);
+    }
+
+    fn silence(&self, now: Instant) -> Duration {
+        if self.outstanding == 0 {
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(self.waiting_since)
     }
 
     fn see_delay(&mut self, arrival: &Arrival) {

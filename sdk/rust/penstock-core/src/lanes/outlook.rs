@@ -1,5 +1,7 @@
 //! When an answer is to be expected on a lane, from what all lanes have shown of themselves.
 
+use std::time::Instant;
+
 /// How far the delays of equal lanes lie apart, and their rates.
 const USUAL_DELAYS: f64 = 1.5;
 const USUAL_RATES: f64 = 1.5;
@@ -19,6 +21,8 @@ pub struct Outlook {
     pub outstanding_bytes: f64,
     /// Whether the lane has lately carried nearly as much as it would have on its way then.
     pub is_proven: bool,
+    /// When the latest question was asked that it has answered.
+    pub answered_until: Option<Instant>,
 }
 
 /// What is usual among the lanes that a read may go to.
@@ -30,17 +34,16 @@ pub struct Usual {
 
 impl Usual {
     /// None without lanes.
-    pub fn of<'a>(outlooks: impl Iterator<Item = &'a Outlook>) -> Option<Self> {
-        let (delays, mut rates): (Vec<f64>, Vec<f64>) = outlooks
-            .map(|outlook| (outlook.delay, outlook.rate))
-            .unzip();
+    pub fn of<'a>(outlooks: impl Iterator<Item = &'a Outlook> + Clone) -> Option<Self> {
+        let delays = outlooks.clone().map(|outlook| outlook.delay);
+        let mut rates: Vec<f64> = outlooks.map(|outlook| outlook.rate).collect();
         if rates.is_empty() {
             return None;
         }
         let middle = rates.len() / 2;
         let (_, middle_rate, _) = rates.select_nth_unstable_by(middle, f64::total_cmp);
         Some(Self {
-            least_delay: delays.into_iter().fold(f64::INFINITY, f64::min),
+            least_delay: delays.fold(f64::INFINITY, f64::min),
             middle_rate: *middle_rate,
         })
     }
@@ -95,6 +98,7 @@ mod tests {
             size_bytes: SIZE,
             outstanding_bytes: (queued + 1.0) * SIZE,
             is_proven: true,
+            answered_until: None,
         }
     }
 

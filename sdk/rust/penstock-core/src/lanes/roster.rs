@@ -241,15 +241,16 @@ impl<L: Lane> Roster<L> {
             let detour = if is_detour { DETOUR_SECONDS } else { 0.0 };
             let finish = outlook.finish(&usual) + detour;
             let doubt = if outlook.is_proven { 1.0 } else { UNPROVEN };
-            (doubt * finish, finish, slot, open)
+            (doubt * finish, finish, slot, open, outlook)
         });
-        let (_, finish, slot, open) = ranked.min_by(|(one, ..), (two, ..)| one.total_cmp(two))?;
+        let (_, finish, slot, open, outlook) =
+            ranked.min_by(|(one, ..), (two, ..)| one.total_cmp(two))?;
         Some(Chosen {
             lane: Arc::clone(&open.lane),
             number: slot.number,
             node: slot.node,
             finish,
-            answered_until: open.meter.answered_until(),
+            answered_until: outlook.answered_until,
             patience: open.patience,
             standing: Arc::clone(&open.standing),
         })

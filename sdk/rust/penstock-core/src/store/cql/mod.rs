@@ -80,11 +80,7 @@ impl CqlStore {
         let cluster = opened.session.get_cluster_state();
         let nodes = cluster.get_nodes_info().iter();
         let centres = nodes.filter_map(|node| node.datacenter.as_deref());
-        let centres: Vec<&str> = centres.collect();
-        let is_local = |centre: &&&str| **centre == config.local_dc;
-        let local_nodes = centres.iter().filter(is_local).count();
-        check_data_centre(centres, &config.local_dc)?;
-        let write_bytes = WRITE_BYTES_A_NODE * local_nodes.clamp(1, WRITE_NODES);
+        check_data_centre(centres.collect(), &config.local_dc)?;
         let session = Arc::new(opened.session);
         let topology = Arc::new(Topology::new(
             Arc::clone(&session),
@@ -92,6 +88,8 @@ impl CqlStore {
             &config.local_dc,
             opened.entrance,
         ));
+        let local_nodes = topology.ring().owners(None).len();
+        let write_bytes = WRITE_BYTES_A_NODE * local_nodes.clamp(1, WRITE_NODES);
         let damaged = Arc::new(AtomicU64::new(0));
         let lanes = Lanes::start(
             NodeConnector::new(Arc::clone(&topology), Arc::clone(&damaged)),
