@@ -1,9 +1,10 @@
 //! What a lane has shown of itself: how much is on its way, how long answers take, how fast they come in.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Outlook;
+use super::outlook::{Ahead, Outlook};
 use crate::stats::{Histogram, HistogramSnapshot, as_float};
 
 /// The smallest delay counts for one to two of these: long enough for several answers, and so short that a lane that
@@ -37,7 +38,9 @@ pub struct Meter {
 
 #[derive(Debug)]
 struct State {
-    outstanding: u64,
+    /// When questions were asked that still wait. Which of them an answer belongs to makes no difference here: the one that
+    /// has waited longest goes.
+    asked: VecDeque<Instant>,
     outstanding_bytes: u64,
     asked_at: Option<Instant>,
     /// When the latest question was asked that has been answered.
@@ -100,7 +103,7 @@ impl Meter {
         Self {
             answer_times: Histogram::default(),
             state: Mutex::new(State {
-                outstanding: 0,
+                asked: VecDeque::new(),
                 outstanding_bytes: 0,
                 asked_at: None,
                 answered_until: None,
@@ -137,11 +140,11 @@ impl Meter {
 
     pub fn asked(&self, now: Instant, size_bytes: u64) {
         let mut state = self.state();
-        if state.outstanding == 0 {
+        if state.asked.is_empty() {
             state.waiting_since = now;
         }
         state.asked_at = Some(now);
-        state.outstanding += 1;
+        state.asked.push_back(now);
         state.outstanding_bytes += size_bytes;
     }
 
@@ -165,7 +168,7 @@ impl Meter {
         let transfer = arrival.end_at.saturating_duration_since(arrival.head_at);
         let seconds = transfer.max(LEAST_TRANSFER).as_secs_f64();
         let is_first = state.transfer_seconds == 0.0;
-        let is_alone = state.outstanding == 0;
+        let is_alone = state.asked.is_empty();
         let weight = match (is_first, is_alone) {
             (true, _) => 1.0,
             (false, true) => ALONE_SMOOTHING,
@@ -184,7 +187,7 @@ impl Meter {
     pub fn reading(&self) -> Reading {
         let state = self.state();
         Reading {
-            outstanding: state.outstanding,
+            outstanding: state.asked.len() as u64,
             outstanding_bytes: state.outstanding_bytes,
             delay: state.delay(),
             rate: state.rate(),
@@ -213,8 +216,9 @@ impl Meter {
             rate: state.rate(),
             size_bytes: as_float(size_bytes),
             outstanding_bytes: as_float(outstanding_bytes),
+            ahead: state.ahead(now),
             // One answer at a time any lane may carry, however large: else large samples would never prove a lane.
-            is_proven: state.outstanding == 0 || outstanding_bytes <= state.proven_bytes(),
+            is_proven: state.asked.is_empty() || outstanding_bytes <= state.proven_bytes(),
             answered_until: state.answered_until,
         }
     }
@@ -223,7 +227,7 @@ impl Meter {
     pub fn is_forgotten(&self, now: Instant, after: Duration) -> bool {
         let state = self.state();
         let is_old = |at: Instant| now.saturating_duration_since(at) >= after;
-        state.outstanding == 0 && state.asked_at.is_none_or(is_old)
+        state.asked.is_empty() && state.asked_at.is_none_or(is_old)
     }
 
     /// Delays from question to end of answer, of the last seconds.
@@ -245,12 +249,20 @@ impl Meter {
 
 impl State {
     fn leave(&mut self, asked_bytes: u64) {
-        self.outstanding = self.outstanding.saturating_sub(1);
+        self.asked.pop_front();
         self.outstanding_bytes = self.outstanding_bytes.saturating_sub(asked_bytes);
     }
 
+    fn ahead(&self, now: Instant) -> Option<Ahead> {
+        let ago = |at: &Instant| now.saturating_duration_since(*at).as_secs_f64();
+        Some(Ahead {
+            first: ago(self.asked.front()?),
+            last: ago(self.asked.back()?),
+        })
+    }
+
     fn silence(&self, now: Instant) -> Duration {
-        if self.outstanding == 0 {
+        if self.asked.is_empty() {
             return Duration::ZERO;
         }
         now.saturating_duration_since(self.waiting_since)
@@ -392,6 +404,23 @@ mod tests {
         assert!(meter.outlook(end_at, large).is_proven);
         meter.asked(end_at, large);
         assert!(!meter.outlook(end_at, large).is_proven);
+    }
+
+    #[test]
+    fn what_is_ahead_is_told_by_the_questions_that_still_wait() {
+        let begin = Instant::now();
+        let meter = Meter::new(begin);
+        let ahead = |now| meter.outlook(now, 100_000).ahead;
+        assert_eq!(ahead(begin), None);
+        meter.asked(begin, 100_000);
+        meter.asked(begin + 80 * MS, 100_000);
+        let seen = ahead(begin + 100 * MS).unwrap();
+        assert!((seen.first - 0.1).abs() < 1e-9 && (seen.last - 0.02).abs() < 1e-9);
+        answer(&meter, begin, 100 * MS, 20 * MS);
+        let seen = ahead(begin + 120 * MS).unwrap();
+        assert!((seen.first - 0.04).abs() < 1e-9 && (seen.last - 0.04).abs() < 1e-9);
+        meter.failed(100_000);
+        assert_eq!(ahead(begin + 130 * MS), None);
     }
 
     #[test]

@@ -19,10 +19,19 @@ pub struct Outlook {
     /// Of this answer, and of all that is on its way with it.
     pub size_bytes: f64,
     pub outstanding_bytes: f64,
+    /// What is on its way before it.
+    pub ahead: Option<Ahead>,
     /// Whether the lane has lately carried nearly as much as it would have on its way then.
     pub is_proven: bool,
     /// When the latest question was asked that it has answered.
     pub answered_until: Option<Instant>,
+}
+
+/// When questions were asked that still wait, in seconds before now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ahead {
+    pub first: f64,
+    pub last: f64,
 }
 
 /// What is usual among the lanes that a read may go to.
@@ -75,12 +84,20 @@ impl Usual {
 
 impl Outlook {
     /// Seconds until the end of the answer: when all that is on its way has come, most of which may be near already, but
-    /// not before its own way is done.
+    /// not before its own way is done, nor earlier than what is ahead of it lets it.
     pub fn finish(&self, usual: &Usual) -> f64 {
         let rate = usual.rate_of(self);
+        let delay = usual.delay_of(self);
+        let own = self.size_bytes / rate;
         let turn = self.outstanding_bytes / rate;
-        let way = usual.delay_of(self) + self.size_bytes / rate;
-        way.max(turn) + BUSY * turn
+        let alone = delay + own;
+        let behind = self.ahead.map_or(turn, |ahead| {
+            let still = |asked_ago: f64| (delay - asked_ago).max(0.0);
+            let behind_all = still(ahead.first) + turn;
+            let behind_last = still(ahead.last) + 2.0 * own;
+            behind_all.max(behind_last)
+        });
+        alone.max(behind) + BUSY * turn
     }
 }
 
@@ -90,13 +107,17 @@ mod tests {
 
     const SIZE: f64 = 100_000.0;
 
-    /// A lane with this many answers of one size before the next.
+    /// A lane with this many answers of one size before the next, all of which are about to come.
     fn lane(delay: f64, rate: f64, queued: f64) -> Outlook {
         Outlook {
             delay,
             rate,
             size_bytes: SIZE,
             outstanding_bytes: (queued + 1.0) * SIZE,
+            ahead: (queued > 0.0).then_some(Ahead {
+                first: delay,
+                last: delay,
+            }),
             is_proven: true,
             answered_until: None,
         }
@@ -123,6 +144,23 @@ mod tests {
         assert!(narrow < usual, "{narrow} {usual}");
         let [usual, .., narrow] = finishes([healthy, healthy, lane(0.15, 1e6, 2.0)]);
         assert!(narrow > usual, "{narrow} {usual}");
+    }
+
+    #[test]
+    fn a_slow_lane_gets_its_next_read_when_the_one_ahead_is_nearly_there() {
+        let healthy = lane(0.15, 14e6, 36.0);
+        let asked_ago = |first, last, queued| Outlook {
+            ahead: Some(Ahead { first, last }),
+            ..lane(0.15, 1.25e6, queued)
+        };
+        let ends = |narrow| finishes([healthy, healthy, narrow]);
+        let [usual, .., at_once] = ends(asked_ago(0.0, 0.0, 1.0));
+        assert!(at_once > usual, "{at_once} {usual}");
+        let [usual, .., later] = ends(asked_ago(0.08, 0.08, 1.0));
+        assert!(later < usual, "{later} {usual}");
+        // The first is nearly there, and still the second is not.
+        let [usual, .., third] = ends(asked_ago(0.14, 0.01, 2.0));
+        assert!(third > usual, "{third} {usual}");
     }
 
     #[test]
