@@ -30,10 +30,12 @@ const LEAST_ANSWERS: u32 = 8;
 const MARKS: u32 = 8;
 /// What was seen is forgotten after one to two of these, and the delay is then measured with a short queue.
 const MEMORY: Duration = Duration::from_secs(30);
-const PROBE_ROUNDS: u32 = 3;
+const PROBE_ROUNDS: u32 = 5;
 /// So much of the product is in flight then. With all of it, a delay that was measured too long would confirm itself:
 /// what is held for it queues for as long.
 const PROBE_FACTOR: f64 = 0.75;
+/// Bytes requested for each byte delivered, above the one that replaces it, until it is again what it was before.
+const RETURN: f64 = 1.0;
 /// After a pause of this length the path may have changed.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -55,6 +57,8 @@ pub struct AdaptiveWindow {
     is_rising: bool,
     remembered_since: Option<Instant>,
     probing: u32,
+    /// What the limit was when it began to look again.
+    limit_before: f64,
 }
 
 /// All answers so far, or those between two moments.
@@ -165,6 +169,7 @@ impl AdaptiveWindow {
             is_rising: true,
             remembered_since: None,
             probing: 0,
+            limit_before: 0.0,
         }
     }
 
@@ -172,10 +177,10 @@ impl AdaptiveWindow {
     fn target_bytes(&self) -> f64 {
         let rate = self.best_rate.best(f64::max);
         let delay = self.least_delay.best(f64::min);
-        let factor = if self.is_rising {
-            RISING_FACTOR
-        } else {
-            TARGET_FACTOR
+        let factor = match (self.probing, self.is_rising) {
+            (0, false) => TARGET_FACTOR,
+            (0, true) => RISING_FACTOR,
+            _ => PROBE_FACTOR,
         };
         let wanted = match (rate, delay) {
             (Some(rate), Some(delay)) => factor * rate * delay,
@@ -235,6 +240,7 @@ impl AdaptiveWindow {
             self.best_rate.turn_over();
             self.least_delay.turn_over();
             self.probing = PROBE_ROUNDS;
+            self.limit_before = self.limit_bytes;
         }
     }
 
@@ -245,9 +251,13 @@ impl AdaptiveWindow {
     }
 
     fn approach_target(&mut self, size_bytes: u64) {
-        let step = GROWTH * as_float(size_bytes);
         let target = self.target_bytes();
-        self.limit_bytes = target.clamp(self.limit_bytes - step, self.limit_bytes + step);
+        let is_returning = self.probing == 0 && self.limit_bytes < self.limit_before;
+        let size_bytes = as_float(size_bytes);
+        let growth = if is_returning { RETURN } else { GROWTH } * size_bytes;
+        // Were it small at once, nothing would be requested for a while, and nothing come a delay later.
+        let decline = GROWTH * size_bytes;
+        self.limit_bytes = target.clamp(self.limit_bytes - decline, self.limit_bytes + growth);
     }
 }
 
@@ -265,6 +275,7 @@ impl Window for AdaptiveWindow {
         if is_after_pause {
             // No burst into a path that nobody has used for a while, and a fresh look at it.
             self.limit_bytes = (self.limit_bytes / 4.0).max(self.least_bytes());
+            self.limit_before = 0.0;
             self.best_rate.turn_over();
             self.least_delay.turn_over();
             self.remembered_since = Some(now);
@@ -288,12 +299,7 @@ impl Window for AdaptiveWindow {
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // between 0 and the cap
     fn limit_bytes(&self) -> u64 {
-        let limit = if self.probing > 0 {
-            (self.limit_bytes * PROBE_FACTOR / TARGET_FACTOR).max(self.least_bytes())
-        } else {
-            self.limit_bytes
-        };
-        (limit as u64).min(self.cap_bytes)
+        (self.limit_bytes as u64).min(self.cap_bytes)
     }
 
     fn in_flight_bytes(&self) -> u64 {
@@ -366,6 +372,12 @@ mod tests {
                 delivered: 0,
                 peak: 0,
             }
+        }
+
+        /// The rate in MB/s of the emptiest of stretches of so many seconds.
+        fn emptiest(&mut self, link: &mut Link, stretches: u32, seconds: f64) -> f64 {
+            let rates = (0..stretches).map(|_| self.run(link, seconds, 100_000));
+            rates.fold(f64::INFINITY, f64::min)
         }
 
         /// Runs for a while and returns the rate in MB/s.
@@ -442,6 +454,15 @@ mod tests {
         assert!(rate_mb >= 97.0, "{rate_mb:.1} MB/s");
         assert!(late <= early + early / 3, "{early} became {late}");
         assert!(late >= early - early / 3, "{early} became {late}");
+    }
+
+    #[test]
+    fn while_it_looks_again_the_link_is_never_empty() {
+        let mut link = Link::new(300, 150, 0.05);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 10.0, 100_000);
+        let emptiest = play.emptiest(&mut link, 1400, 0.05);
+        assert!(emptiest >= 150.0, "{emptiest:.0} of 300 MB/s");
     }
 
     #[test]
