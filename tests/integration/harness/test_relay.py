@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -132,6 +133,17 @@ def test_slow_connection_does_not_hold_back_the_link(relay: MakeRelay) -> None:
             assert len(receive(fast, 2_000_000)) == 2_000_000
             by_index = {int(str(each["index"])): each for each in between.stats().connections}
             assert int(str(by_index[1]["bytes_down"])) < 1_000_000
+
+
+def test_slow_connection_keeps_its_rate_beside_many_that_fill_the_link(relay: MakeRelay) -> None:
+    with Peer(source(bytes(4_000_000))) as peer:
+        between = relay(target=peer.endpoint, rate=40_000_000, slow_connections=[0], slow_rate=400_000)
+        with connect(between) as slow, ThreadPoolExecutor(20) as pool:
+            assert len(receive(slow, 1000)) == 1000
+            others = [pool.submit(download_seconds, between, 4_000_000) for _ in range(20)]
+            assert len(receive(slow, 100_000)) == 100_000
+            # That takes a quarter of a second and the others two; a kilobyte at each turn of the link would take four.
+            assert not all(other.done() for other in others)
 
 
 def test_window_comes_back_after_a_round_trip_so_connections_add_up(relay: MakeRelay) -> None:

@@ -56,10 +56,20 @@ impl Link {
     }
 }
 
-/// Bytes to take at once at this rate: about two milliseconds' worth, so that a narrow link is smooth and fair.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+/// Bytes to take at once at the rate of the link: about two milliseconds' worth, so that a narrow one is smooth and fair.
 pub fn chunk_bytes(rate: Option<f64>) -> usize {
-    rate.map_or(CHUNK_BYTES, |rate| ((rate * 0.002) as usize).clamp(1024, CHUNK_BYTES))
+    rate.map_or(CHUNK_BYTES, |rate| worth(rate, 0.002))
+}
+
+/// The same for the rate of one connection. Before each chunk it waits until all others have had their turn on the link,
+/// some ten milliseconds, and shall not be slower for that than it was asked to be.
+pub fn own_chunk_bytes(rate: f64) -> usize {
+    worth(rate, 0.02)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn worth(rate: f64, seconds: f64) -> usize {
+    ((rate * seconds) as usize).clamp(1024, CHUNK_BYTES)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::faults::{Break, Faults};
-use crate::link::{CHUNK_BYTES, Clock, chunk_bytes};
+use crate::link::{CHUNK_BYTES, Clock, own_chunk_bytes};
 use crate::random::Random;
 use crate::settings::{Direction, Settings, milliseconds};
 
@@ -112,7 +112,7 @@ impl Pipe {
             if self.clock.free_at() > now {
                 return Room::Until(self.clock.free_at());
             }
-            most_bytes = most_bytes.min(chunk_bytes(Some(rate)));
+            most_bytes = most_bytes.min(own_chunk_bytes(rate));
         }
         Room::Take { most_bytes, is_late }
     }
