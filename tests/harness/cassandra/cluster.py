@@ -42,6 +42,8 @@ class Layout:
     is_secure: bool = False
     has_relays: bool = False
     has_full_jit: bool = False
+    # The client and the relay come first on the cores, as if each had a machine of its own.
+    gives_way: bool = False
     heap_mib: int = 512
 
 
@@ -195,6 +197,7 @@ class CassandraCluster:
             initial_token=-(2**63) + index * (2**64 // self.layout.size),
             heap_mib=self.layout.heap_mib,
             has_full_jit=self.layout.has_full_jit,
+            gives_way=self.layout.gives_way,
             has_password=self.layout.is_secure,
             certificate=self._certificate,
         )

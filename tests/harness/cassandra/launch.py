@@ -60,6 +60,7 @@ class NodeSettings:
     initial_token: int | None = None
     heap_mib: int = 512
     has_full_jit: bool = False
+    gives_way: bool = False
     has_password: bool = False
     certificate: ServerCertificate | None = None
 

@@ -45,6 +45,8 @@ class CassandraNode:
         prepare_folder(self.settings)
         self.is_frozen = False
         self._process = self._run.spawn(self.name, command(self.settings), cwd=self.settings.folder)
+        if self.settings.gives_way:
+            self._process.give_way()
 
     def kill(self) -> None:
         """SIGKILL: as a machine that lost its power."""
