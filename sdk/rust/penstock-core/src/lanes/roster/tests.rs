@@ -268,12 +268,12 @@ fn among_equal_lanes_the_one_on_the_right_shard_is_taken() {
     }
     let home = roster.open().find(|(_, open)| open.lane.is_home_of(&2));
     let busy = Arc::clone(&home.unwrap().1.meter);
-    let mut choose = || roster.choose(now, &inquiry(&2, &nodes)).unwrap();
     busy.asked(now, SIZE);
-    let chosen = choose();
+    let mut choose = |now| roster.choose(now, &inquiry(&2, &nodes)).unwrap();
+    let chosen = choose(now + 6 * MS);
     assert_eq!(chosen.lane.shard.unwrap().index, 2, "it ends in time");
     busy.asked(now, 7 * SIZE);
-    let chosen = choose();
+    let chosen = choose(now + 6 * MS);
     assert_ne!(
         chosen.lane.shard.unwrap().index,
         2,
