@@ -57,7 +57,7 @@ pub struct AdaptiveWindow {
     is_rising: bool,
     remembered_since: Option<Instant>,
     probing: u32,
-    /// What the limit was when it began to look again.
+    /// What the limit was when it began to look again, until it has come back.
     limit_before: f64,
 }
 
@@ -258,6 +258,10 @@ impl AdaptiveWindow {
         // Were it small at once, nothing would be requested for a while, and nothing come a delay later.
         let decline = GROWTH * size_bytes;
         self.limit_bytes = target.clamp(self.limit_bytes - decline, self.limit_bytes + growth);
+        if self.probing == 0 && self.limit_bytes >= target.min(self.limit_before) {
+            // From here on it grows into what it does not know.
+            self.limit_before = 0.0;
+        }
     }
 }
 
@@ -490,6 +494,26 @@ mod tests {
         let product = 100 * MB * 75 / 1000;
         let limit = play.window.limit_bytes();
         assert!(limit <= 2 * product, "{limit} for {product}");
+    }
+
+    #[test]
+    fn after_it_found_a_slower_link_it_grows_as_gently_as_ever() {
+        let product = |rate_mb: u64| rate_mb * MB * 150 / 1000;
+        let mut link = Link::new(300, 150, 0.05);
+        let mut play = Play::new(1 << 30);
+        play.run(&mut link, 10.0, 100_000);
+        link.rate = as_float(100 * MB);
+        while play.window.limit_bytes() > 2 * product(100) {
+            play.run(&mut link, 0.1, 100_000);
+        }
+        play.run(&mut link, 10.0, 100_000);
+        link.rate = as_float(300 * MB);
+        let (limit, delivered) = (play.window.limit_bytes(), play.delivered);
+        play.run(&mut link, 0.5, 100_000);
+        let grown = play.window.limit_bytes() - limit;
+        let came = play.delivered - delivered;
+        assert!(grown >= came / 10, "{grown} for {came}");
+        assert!(grown <= came / 3, "{grown} for {came}");
     }
 
     #[test]
