@@ -11,7 +11,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from harness import bench_scale
-from harness.bench_clients import AcsyllaClient, Client, ClientProcess, EngineClient, PythonDriverClient, Target, Usage
+from harness.bench_clients import (
+    AcsyllaClient,
+    Client,
+    ClientProcess,
+    EngineClient,
+    EngineListClient,
+    PythonDriverClient,
+    Target,
+    Usage,
+)
 from harness.bench_cluster import BenchCluster
 from harness.bench_dataset import BenchDataset
 from harness.bench_report import BenchReport
@@ -22,9 +31,15 @@ DATASET = BenchDataset(bench_scale.count(3000, quick=1000))
 REPETITIONS = bench_scale.count(7, quick=2)
 TLS = ", TLS"
 # Whole epochs of the engine; the slowest client reads less, its cost is just as plain.
-READS = {"engine": 2 * DATASET.size, "acsylla": 2 * DATASET.size, "cassandra-driver": DATASET.size // 3}
+READS = {
+    "engine": 2 * DATASET.size,
+    "engine, list": 2 * DATASET.size,
+    "acsylla": 2 * DATASET.size,
+    "cassandra-driver": DATASET.size // 3,
+}
 CLIENTS: dict[str, Callable[[Target], Client]] = {
     "engine": EngineClient,
+    "engine, list": EngineListClient,
     "acsylla": AcsyllaClient,
     "cassandra-driver": PythonDriverClient,
 }

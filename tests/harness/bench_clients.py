@@ -118,19 +118,27 @@ def _serve(pipe: Connection, make: Callable[[Target], Client], target: Target) -
 class EngineClient:
     """The engine, to views of its arenas."""
 
+    form = "arena"
+
     def __init__(self, target: Target) -> None:
         self._store = Store.open(json.dumps(target.store_config))
         # An epoch read ahead would be paid for by the next measurement.
-        self._engine = target.dataset.engine(self._store, prefetch_next_epoch=False)
+        self._engine = target.dataset.engine(self._store, prefetch_next_epoch=False, form=self.form)
         self._size = target.dataset.size
         self._epoch = 0
 
     def read(self, count: int) -> int:
         read_bytes = 0
         for _ in range(-(-count // self._size)):
-            read_bytes += read_epoch(self._engine, self._epoch)
+            read_bytes += read_epoch(self._engine, self._epoch, self.form)
             self._epoch += 1
         return read_bytes
+
+
+class EngineListClient(EngineClient):
+    """The engine, to samples in the memory in which they came: what a loader takes that decodes them."""
+
+    form = "list"
 
 
 class AcsyllaClient:

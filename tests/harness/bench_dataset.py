@@ -68,13 +68,13 @@ class BenchDataset:
         return engine_on(store, **(arguments | changes))
 
 
-def read_epoch(engine: Engine, epoch: int) -> int:
-    """Takes a whole epoch as views of the arenas, and returns how many bytes there were."""
+def read_epoch(engine: Engine, epoch: int, form: str = "arena") -> int:
+    """Takes a whole epoch as views of what the engine hands out, and returns how many bytes there were."""
     received = 0
     engine.start_epoch(epoch)
     while (batch := engine.next_batch()) is not None:
-        arena, _ = batch.field(FIELD)
-        received += np.frombuffer(memoryview(arena), np.uint8).nbytes
+        buffers = batch.samples(FIELD) if form == "list" else batch.field(FIELD)[:1]
+        received += sum(np.frombuffer(memoryview(buffer), np.uint8).nbytes for buffer in buffers)
         engine.ack(batch.seq)
     return received
 
