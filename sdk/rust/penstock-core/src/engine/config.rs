@@ -25,6 +25,8 @@ const EXPECTATION_SAMPLES: u64 = 64;
 /// disk behind a training step; more would only fall out of the CPU's caches before it is needed.
 const NEAR_BYTES: u64 = 32 << 20;
 const NEAR_BATCHES: u64 = 6;
+/// The same batches with the room that their blocks may have to spare.
+const IDLE_BATCHES: u64 = NEAR_BATCHES + NEAR_BATCHES.div_ceil(4);
 
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,10 +221,10 @@ impl EngineConfig {
         wanted_bytes.min(batches.max(NEAR_BYTES))
     }
 
-    /// Returned blocks that are kept for the next batches: a share of the budget, or a few batches with the room that
-    /// a block may have to spare.
+    /// Returned blocks that are kept for the next batches: a share of the budget, or all that a store on this machine
+    /// fills. Fresh memory would cost it as much as the reading.
     pub(super) fn idle_blocks_bytes(&self) -> usize {
-        let batches = self.expected_batch_bytes().saturating_mul(4);
+        let batches = self.expected_batch_bytes().saturating_mul(IDLE_BATCHES);
         let bytes = (self.prefetch_bytes / 4).max(batches);
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }

@@ -163,3 +163,21 @@ fn samples_that_are_filled_are_counted_one_by_one() {
     assert_eq!((count("request"), count("verify")), (30, 30));
     assert_eq!(snapshot.counters.requests, 40);
 }
+
+#[test]
+fn all_batches_read_ahead_are_made_in_the_memory_of_those_before() {
+    let world = World::new(192, 8_000);
+    let mut config = config(&world, OnError::Raise, BatchForm::Arena);
+    config.batch_size = 32;
+    config.prefetch_bytes = 3 << 19;
+    let engine = Engine::new(Arc::new(near_store(&world)), config).unwrap();
+    let mut allocated = HashSet::new();
+    for epoch in 0..3 {
+        engine.start_epoch(epoch).unwrap();
+        let batches: Vec<Batch> = std::iter::from_fn(|| next(&engine).unwrap()).collect();
+        assert_eq!(batches.len(), 6);
+        allocated.insert(engine.snapshot().unwrap().pool.allocated);
+    }
+    // A block for each batch and field.
+    assert_eq!(allocated, HashSet::from([12]));
+}
