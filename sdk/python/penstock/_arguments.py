@@ -13,7 +13,7 @@ LAST_BATCHES = ("drop", "partial", "pad")
 ON_ERRORS = ("raise", "skip", "replace")
 
 # More connections to one node cost it more than they bring.
-MOST_LANES = 32
+MOST_LANES = 64
 
 _EXPLAINED = {
     "num_workers": "reading and decoding run in native and Python threads of this process",

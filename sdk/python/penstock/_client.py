@@ -198,7 +198,7 @@ class Client:
                 (`LOCAL_WORLD_SIZE`) or Slurm counts them: a script that starts its ranks in another way (as
                 `torch.multiprocessing.spawn` does) sets `LOCAL_WORLD_SIZE`, or chooses a budget here.
             window_bytes: Most bytes requested and not yet arrived; the engine finds the best by itself when left out.
-            lanes: Connections to each node of the store, up to 32; found by itself when left out. Without meaning for
+            lanes: Connections to each node of the store, up to 64; found by itself when left out. Without meaning for
                 a store on this machine.
             store_wait_seconds: How long to wait for a store that does not answer at all.
             run: Name under which all loaders of one training are shown together.

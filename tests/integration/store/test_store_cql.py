@@ -307,14 +307,14 @@ def test_open_with_unknown_keyspace_or_data_centre_says_which(cassandra: Cassand
     assert str(config["local_dc"]) in str(error)
 
 
-@pytest.mark.parametrize("lanes", [0, 33])
+@pytest.mark.parametrize("lanes", [0, 65])
 def test_open_with_a_number_of_lanes_that_cannot_work_says_what_can(
     cassandra: CassandraCluster, tables: str, lanes: int
 ) -> None:
     error, _ = _opening_fails(cassandra.store_config(tables) | {"lanes": lanes})
     assert isinstance(error, ConfigError)
     assert f"lanes is {lanes}" in str(error)
-    assert "1 to 32" in str(error)
+    assert "1 to 64" in str(error)
 
 
 @pytest.fixture

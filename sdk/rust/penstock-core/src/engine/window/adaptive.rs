@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::Window;
 use crate::stats::as_float;
 
-/// Where it starts: a few samples more than its least, which no path minds at once and which save three round trips.
-const START_BYTES: u64 = 2 << 20;
+/// Where it starts: some samples more than its least, which no path minds at once and which save six round trips.
+const START_BYTES: u64 = 4 << 20;
 /// What it never falls below.
 const LEAST_BYTES: u64 = 1 << 20;
 /// One times the product gives 0.95 of the rate, one and a half 0.99; what is more only queues, and what queues comes

@@ -430,12 +430,12 @@ mod tests {
             ca_pem: None,
             lanes,
         };
-        for lanes in [None, Some(1), Some(32)] {
+        for lanes in [None, Some(1), Some(64)] {
             assert!(check(&config(lanes)).is_ok(), "{lanes:?}");
         }
-        for lanes in [0, 33] {
+        for lanes in [0, 65] {
             let message = check(&config(Some(lanes))).unwrap_err().to_string();
-            let expected = format!("lanes is {lanes}, give 1 to 32");
+            let expected = format!("lanes is {lanes}, give 1 to 64");
             assert!(message.contains(&expected), "{message}");
         }
     }
