@@ -27,6 +27,7 @@ const NEAR_BYTES: u64 = 32 << 20;
 const NEAR_BATCHES: u64 = 6;
 /// The same batches with the room that their blocks may have to spare.
 const IDLE_BATCHES: u64 = NEAR_BATCHES + NEAR_BATCHES.div_ceil(4);
+const LEAST_IDLE_BATCHES: u64 = 4;
 
 /// What a sample that cannot be read does to its batch. It uses up its slot in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,11 +222,14 @@ impl EngineConfig {
         wanted_bytes.min(batches.max(NEAR_BYTES))
     }
 
-    /// Returned blocks that are kept for the next batches: a share of the budget, or all that a store on this machine
-    /// fills. Fresh memory would cost it as much as the reading.
+    /// Returned blocks that are kept for the next batches: a share of the budget, and within it all that a store on this
+    /// machine fills, because fresh memory would cost it as much as the reading. A few batches in any case.
     pub(super) fn idle_blocks_bytes(&self) -> usize {
-        let batches = self.expected_batch_bytes().saturating_mul(IDLE_BATCHES);
-        let bytes = (self.prefetch_bytes / 4).max(batches);
+        let batches = |count: u64| self.expected_batch_bytes().saturating_mul(count);
+        let wanted = (self.prefetch_bytes / 4).max(batches(IDLE_BATCHES));
+        let bytes = wanted
+            .min(self.prefetch_bytes)
+            .max(batches(LEAST_IDLE_BATCHES));
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 

@@ -169,7 +169,7 @@ fn all_batches_read_ahead_are_made_in_the_memory_of_those_before() {
     let world = World::new(192, 8_000);
     let mut config = config(&world, OnError::Raise, BatchForm::Arena);
     config.batch_size = 32;
-    config.prefetch_bytes = 3 << 19;
+    config.prefetch_bytes = 2 << 20;
     let engine = Engine::new(Arc::new(near_store(&world)), config).unwrap();
     let mut allocated = HashSet::new();
     for epoch in 0..3 {
