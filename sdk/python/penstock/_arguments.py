@@ -12,7 +12,7 @@ OUTPUTS = ("torch", "numpy")
 LAST_BATCHES = ("drop", "partial", "pad")
 ON_ERRORS = ("raise", "skip", "replace")
 
-# More connections to one node cost it more than they bring.
+# As in the native store (`MOST_LANES_A_NODE`), which says why: asked for here, the error names the argument.
 MOST_LANES = 64
 
 _EXPLAINED = {
