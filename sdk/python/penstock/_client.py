@@ -191,7 +191,8 @@ class Client:
                 changes, and `loader.failures()` names every sample that did not come.
             max_failed_share: Share of an epoch's samples that may be skipped or replaced before `LoaderFailure` is
                 raised; the first eight always may.
-            max_displacement: Batches that a slow sample may come late by; without meaning when `in_order`.
+            max_displacement: Batches that a slow sample may come late by, and fewer near the end of an epoch; without
+                meaning when `in_order`.
             prefetch_bytes: Most bytes requested, arrived and in assembly. By default this loader's share of 1 GiB or of
                 a quarter of the free memory, whichever is less, divided anew whenever a loader of this process opens
                 or closes; a store on this machine takes less of it. The ranks of a machine divide it as torchrun

@@ -17,6 +17,7 @@ mod reads;
 mod run;
 mod saving;
 mod snapshot;
+mod tail;
 mod window;
 
 #[cfg(test)]

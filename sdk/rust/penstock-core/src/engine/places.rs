@@ -4,19 +4,22 @@ use std::collections::VecDeque;
 
 use super::laying::OpenBatch;
 use super::reads::Outcome;
+use super::tail::Tail;
 use crate::plan::{Division, Slot};
 
 /// The batches of an epoch that are not closed yet, and the slots that still have to come.
 ///
 /// Slots are counted in groups of a batch size. A slot of group g may come late, but not behind batch g + displacement:
 /// that batch keeps a place for each slot of the group that has not come, so it closes with all of them, and every
-/// other place goes to whatever comes first. The last batch needs no such places, because everything is in by then.
+/// other place goes to whatever comes first. The last batch needs no such places, because everything is in by then; the
+/// few before it share what it would have to wait for, and keep their places together (`Tail`).
 /// Repeats that pad go there only, however early they come: all ranks have done the same number of samples after the
 /// same step.
 #[derive(Debug)]
 pub(super) struct Places {
     division: Division,
     displacement: u64,
+    tail: Tail,
     /// Batches below are closed.
     first_step: u64,
     /// Batches below have no room: thousands of small samples may come before any batch is closed.
@@ -31,6 +34,7 @@ pub(super) struct Places {
 impl Places {
     pub fn new(division: Division, displacement: u64) -> Self {
         Self {
+            tail: Tail::new(&division, displacement),
             division,
             displacement,
             first_step: 0,
@@ -86,16 +90,21 @@ impl Places {
         let group = slot.index / self.division.batch_size();
         let kept_in = group.saturating_add(self.displacement);
         let from = self.first_room.min(kept_in).max(self.first_step);
-        self.first_room = (from..last)
+        let may_from = self.tail.first_step_for(slot.index).max(from);
+        let step = (may_from..last)
             .find(|step| self.has_room(*step))
             .unwrap_or(last);
-        self.first_room
+        // What the tail has kept this slot from still has room for others.
+        self.first_room = if may_from == from { step } else { from };
+        self.tail.put(slot.index, step);
+        step
     }
 
-    /// Whether a batch before the last has a place that is not kept for a slot.
+    /// Whether a batch before the last has a place that is not kept for a slot. Those of the tail keep none: they share.
     fn has_room(&self, step: u64) -> bool {
         let kept = match step.checked_sub(self.displacement) {
             None => 0,
+            Some(_) if self.tail.contains(step) => 0,
             Some(group) if group < self.first_group => 0,
             Some(group) => match self.missing.get(index_of(group - self.first_group)) {
                 Some(missing) => *missing,
@@ -179,7 +188,8 @@ mod tests {
                 let Some(slot) = to_come.remove(index_of(near)) else { break };
                 let last = plan.division().steps - 1;
                 places.note(slot);
-                let earliest = (places.first_step..last)
+                let from = places.first_step.max(places.tail.first_step_for(slot.index));
+                let earliest = (from..last)
                     .find(|step| places.has_room(*step))
                     .filter(|_| !slot.is_padding);
                 let step = places.step_for(slot);

@@ -349,6 +349,12 @@ mod tests {
                     prop_assert!(step <= slot / batch + displacement, "slot {} in batch {}", slot, step);
                 }
             }
+            for behind in 1..batches.len().min(9) {
+                let before = batches.len() - behind;
+                let end = before as u64 * batch;
+                let ahead = batches[..before].concat().iter().filter(|slot| **slot >= end).count() as u64;
+                prop_assert!(ahead <= (n - end) / 3, "{} slots ahead of batch {}", ahead, before);
+            }
             let slots = if is_padded { n.div_ceil(batch) * batch } else { n };
             let mut all = batches.concat();
             prop_assert!(batches[..batches.len() - 1].concat().iter().all(|slot| *slot < n));
@@ -362,9 +368,9 @@ mod tests {
 
     #[test]
     fn out_of_order_a_batch_takes_what_came_first() {
-        let mut run = run(6, 2, 8, LastBatch::Partial);
+        let mut run = run(60, 2, 8, LastBatch::Partial);
         let slots: Vec<Slot> = run.plan().slots().collect();
-        admit_all(&mut run, 6);
+        admit_all(&mut run, 60);
         for index in [4, 1, 5, 0] {
             run.answered(outcome(slots[index]));
         }
@@ -382,9 +388,9 @@ mod tests {
 
     #[test]
     fn a_late_slot_holds_its_batch_up() {
-        let mut run = run(6, 2, 1, LastBatch::Partial);
+        let mut run = run(60, 2, 1, LastBatch::Partial);
         let slots: Vec<Slot> = run.plan().slots().collect();
-        admit_all(&mut run, 6);
+        admit_all(&mut run, 60);
         for index in [1, 2, 3, 4, 5] {
             run.answered(outcome(slots[index]));
         }
