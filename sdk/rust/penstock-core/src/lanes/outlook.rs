@@ -89,7 +89,7 @@ impl Outlook {
     /// Seconds until the end of the answer: when all that is on its way has come, most of which may be near already, but
     /// not before its own way is done, nor earlier than what is ahead of it lets it. On a slow lane that is known to within
     /// an answer only, and an answer takes long there: it gets what would come in time even then. Where one took as long
-    /// as ten batches, those that came later than expected held batches up for up to 130 ms.
+    /// as ten batches, those that came later than expected held batches up for up to 160 ms.
     pub fn finish(&self, usual: &Usual) -> f64 {
         let rate = usual.rate_of(self);
         let delay = usual.delay_of(self);
